@@ -1,0 +1,99 @@
+"""Decisions: what a policy answers, always with a reason that a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpo_ops.protocol import Action
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise ValueError("reason is empty, but every decision must say why")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a running trial is to do, and why."""
+
+    action: Action
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_reason(self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A place in a trial group: a trial to resume or a new one, and how far it may train.
+
+    Attributes:
+        trial: Number of a paused or waiting trial; None asks the sampler for a new one.
+        until_step: Last step of the segment; None where the training code decides.
+        reason: Why this trial runs now.
+    """
+
+    trial: int | None = None
+    until_step: int | None = None
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_reason(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialGroup:
+    """Trials that share one round, each with a training budget; and why it is not larger."""
+
+    members: tuple[Member, ...]
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_reason(self.reason)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a pool has: whole units (GPUs, or slots), and the most trials that may share one.
+
+    Attributes:
+        units: Whole units.
+        max_share: Most trials packed on one unit (Fluid's c).
+        max_width: Most units for one trial (Fluid's d).
+    """
+
+    units: int
+    max_share: int = 1
+    max_width: int = 1
+
+    def __post_init__(self) -> None:
+        if self.units < 0:
+            raise ValueError(f"units is {self.units}, but must be 0 or more")
+        if self.max_share < 1:
+            raise ValueError(f"max_share is {self.max_share}, but must be 1 or more")
+        if self.max_width < 1:
+            raise ValueError(f"max_width is {self.max_width}, but must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a trial runs: its width and the units it is on."""
+
+    width: Fraction
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Trials to resources. What is queued runs when something is freed."""
+
+    placed: dict[int, Placement]
+    queued: tuple[int, ...]
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_reason(self.reason)

@@ -1,0 +1,87 @@
+"""A trial: one hyperparameter configuration and its whole history."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Protocol
+
+from hpo_ops.protocol import ParamValue
+
+
+class TrialState(StrEnum):
+    """Where a trial is in its life.
+
+    ``WAITING`` has parameters but never ran, ``PAUSED`` ran and holds no resources, ``PRUNED`` was
+    ended by a decision.
+    """
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    FAILED = "failed"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+
+
+class Forecast(Protocol):
+    """A prediction of a trial's learning curve, in scores (greater is better)."""
+
+    def probability(self, score: float, *, by_step: int) -> float:
+        """The probability that the trial's score is at least this at that step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A report as a policy sees it: ``score`` is the value, negated where less is better."""
+
+    step: int
+    score: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Trial:
+    """What a policy may know of a trial. Only the study that holds it changes it."""
+
+    number: int
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
+    state: TrialState = TrialState.WAITING
+    observations: list[Observation] = field(default_factory=list)
+    best_score: float | None = None
+    seconds: float = 0.0
+    """Training time of all reported steps."""
+    checkpoint_step: int = 0
+    """Step of the newest whole checkpoint; 0 without one."""
+    width: Fraction = Fraction(0)
+    """Resources held now: whole GPUs, or a share of one; 0 when not running."""
+    segments: int = 0
+    startup_seconds: float = 0.0
+    """From the start of the newest segment to its first step."""
+    observations_at_start: int = 0
+    """Number of observations when the newest segment started."""
+    forecast: Forecast | None = None
+    priority: float | None = None
+
+    @property
+    def step(self) -> int:
+        """The last reported step; 0 before the first."""
+        return self.observations[-1].step if self.observations else 0
+
+    @property
+    def score(self) -> float | None:
+        """The last reported score."""
+        return self.observations[-1].score if self.observations else None
+
+    def score_at(self, step: int) -> float | None:
+        """The score first reported at or after a step."""
+        index = bisect_left(self.observations, step, key=lambda seen: seen.step)
+        return self.observations[index].score if index < len(self.observations) else None

@@ -1,0 +1,269 @@
+"""The wire between a training container and the platform: names, shapes, version.
+
+Training code of any language takes part through a directory (``$HPO_DIR``, in a pod ``/hpo``)::
+
+    assignment.json          what to run, written before the training starts
+    reports.jsonl            one line a report, appended by the training code
+    control.json             what the platform wants: continue, pause or stop
+    checkpoints/<step>/...   files, then the marker file, written last
+    result.json              how it ended
+
+The shapes below are those files; the gateway speaks the same ones over HTTP. Standard library
+only: the SDK that training code imports knows nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+VERSION = 1
+"""Version of this protocol, not of the package; a container and a platform must agree on it."""
+
+DIRECTORY_VARIABLE = "HPO_DIR"
+MARKER = "COMPLETE"
+"""Name of the empty file that says that a checkpoint folder is whole; written last."""
+
+ParamValue = bool | int | float | str | None
+Metrics = dict[str, float]
+
+
+class Action(StrEnum):
+    """What a decision asks of a running trial."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    STOP = "stop"
+    RESIZE = "resize"
+
+
+class Outcome(StrEnum):
+    """How a segment ended."""
+
+    COMPLETED = "completed"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+
+
+class ProtocolError(ValueError):
+    """A file or message does not have the shape that this version of the protocol asks for."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A shape on the wire: goes to JSON and back, ignoring fields that it does not know."""
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ProtocolError(f"{cls.__name__}: not JSON ({error})") from error
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        if not isinstance(data, dict):
+            raise ProtocolError(f"{cls.__name__}: is {type(data).__name__}, but must be an object")
+        known = {item.name for item in fields(cls)}
+        try:
+            return cls(**{key: value for key, value in data.items() if key in known})
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"{cls.__name__}: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment(Message):
+    """What a container is told.
+
+    Attributes:
+        study: The study's name.
+        trial: The trial's number in its study.
+        segment: The id of this run of the trial in one container.
+        params: The hyperparameters.
+        metrics: Names of the metrics that the study looks at; a bare value means the first.
+        from_step: The last step that a checkpoint holds; 0 starts afresh.
+        until_step: The last step to train, or None where the training code decides.
+        seed: Seed of this trial, the same for each of its segments.
+        checkpoint_every: Steps between two checkpoints.
+        grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
+        resources: What the container was given, for example ``{"gpu": 1, "cpu": 4}``.
+        fold: Cross-validation fold, where the study has folds.
+        checkpoint_store: Address of the study's checkpoints; the agent's business only.
+        protocol: Version of the protocol.
+    """
+
+    study: str
+    trial: int
+    segment: str
+    params: dict[str, ParamValue]
+    metrics: list[str]
+    from_step: int = 0
+    until_step: int | None = None
+    seed: int = 0
+    checkpoint_every: int = 1
+    grace_seconds: float = 30.0
+    resources: dict[str, float] = field(default_factory=dict)
+    fold: int | None = None
+    checkpoint_store: str | None = None
+    protocol: int = VERSION
+
+    def __post_init__(self) -> None:
+        if self.protocol != VERSION:
+            raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
+        if not self.metrics:
+            raise ProtocolError("metrics is empty, but must name one metric or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Message):
+    """One line of ``reports.jsonl``: the metrics after a step and the seconds it took."""
+
+    step: int
+    metrics: Metrics
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, bool) or not isinstance(self.step, int) or self.step < 0:
+            raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
+        if not isinstance(self.metrics, dict) or not self.metrics:
+            raise ProtocolError(f"metrics is {self.metrics!r}, but must be an object of numbers")
+        for name, value in self.metrics.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ProtocolError(f"metric {name} is {value!r}, but must be a number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control(Message):
+    """``control.json``: what the platform wants of the training code, and why."""
+
+    action: Action = Action.CONTINUE
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "action", Action(self.action))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Message):
+    """``result.json``: how the segment ended, at which step, and why."""
+
+    outcome: Outcome
+    step: int = 0
+    reason: str = ""
+    exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcome", Outcome(self.outcome))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Message):
+    """A whole checkpoint in the store; the agent tells the gateway once its manifest is there."""
+
+    step: int
+    uri: str
+    files: int
+    bytes: int
+
+
+class Workspace:
+    """The directory that a training process and the platform share; owns every file name in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.assignment = root / "assignment.json"
+        self.reports = root / "reports.jsonl"
+        self.control = root / "control.json"
+        self.result = root / "result.json"
+        self.checkpoints = root / "checkpoints"
+        self.log = root / "log.txt"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
+        """The workspace that the environment names, or None outside of a trial."""
+        root = environment.get(DIRECTORY_VARIABLE)
+        return cls(Path(root)) if root else None
+
+    def prepare(self, assignment: Assignment) -> None:
+        """Creates the directory and writes the assignment; the assignment comes last."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.reports.touch()
+        write_aside(self.assignment, assignment.to_json())
+
+    def checkpoint(self, step: int) -> Path:
+        """The folder of the checkpoint at a step."""
+        return self.checkpoints / str(step)
+
+    def complete_steps(self) -> list[int]:
+        """Steps with a whole checkpoint, in numeric order (10 after 9)."""
+        if not self.checkpoints.is_dir():
+            return []
+        return sorted(
+            int(folder.name)
+            for folder in self.checkpoints.iterdir()
+            if folder.name.isdecimal() and (folder / MARKER).is_file()
+        )
+
+
+class ReportReader:
+    """Reads ``reports.jsonl`` as it grows: whole lines only, each once."""
+
+    MAX_LINE_BYTES = 1 << 20
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[Report]:
+        """Yields the reports appended since the last call.
+
+        Raises:
+            ProtocolError: A line is not a report, or longer than allowed.
+        """
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return
+        if size <= self._offset:
+            return
+        with self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            while line := stream.readline(self.MAX_LINE_BYTES + 1):
+                if len(line) > self.MAX_LINE_BYTES:
+                    raise ProtocolError(
+                        f"{self._path.name}: a line of more than {self.MAX_LINE_BYTES} bytes"
+                    )
+                if not line.endswith(b"\n"):
+                    return  # still being written
+                self._offset += len(line)
+                if line.strip():
+                    yield Report.from_json(line)
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Writes a file so that a reader never sees half of it."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def read_control(path: Path) -> Control:
+    """The newest control message; continue where there is none yet."""
+    try:
+        return Control.from_json(path.read_bytes())
+    except FileNotFoundError:
+        return Control()
