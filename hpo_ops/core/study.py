@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,11 +78,14 @@ class Ranking:
         position = q * (len(self._scores) - 1)
         low = int(position)
         high = min(low + 1, len(self._scores) - 1)
-        return self._scores[low] + (position - low) * (self._scores[high] - self._scores[low])
+        below, above = self._scores[low], self._scores[high]
+        if position == low or below == above:
+            return below
+        return below + (position - low) * (above - below) if math.isfinite(below) else below
 
     def top(self, count: int) -> list[float]:
         """The greatest scores, best first."""
-        return self._scores[::-1][:count] if count > 0 else []
+        return self._scores[-count:][::-1] if count > 0 else []
 
 
 class Study:
@@ -149,12 +153,15 @@ class Study:
         return trial
 
     def record(self, number: int, step: int, value: float, seconds: float = 0.0) -> bool:
-        """Records a report; a step that is not after the last one is a repetition, and ignored."""
+        """Records a report; a step that is not after the last one is a repetition, and ignored.
+
+        A value that is not a number is a score worse than any other.
+        """
         trial = self.trials[number]
         last = trial.step
         if trial.observations and step <= last:
             return False
-        score = self.goal.direction.to_score(value)
+        score = -math.inf if math.isnan(value) else self.goal.direction.to_score(value)
         trial.observations.append(Observation(step, score, seconds))
         trial.seconds += seconds
         if trial.best_score is None or score > trial.best_score:

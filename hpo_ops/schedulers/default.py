@@ -1,0 +1,38 @@
+"""Default: every trial runs to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core.options import check_at_least
+from hpo_ops.schedulers.places import fill_places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Default:
+    """Starts as many trials as there are free places, and stops none.
+
+    The Default policy of HyperDrive (Rasley et al., Middleware 2017), and what random search
+    does everywhere.
+
+    Example:
+        >>> from hpo_ops.core import Goal, Study
+        >>> len(Default(max_steps=10).next(Study(Goal(trials=5)), free=3, now=0.0))
+        3
+
+    Attributes:
+        max_steps: Steps of a whole trial; None where the training code decides.
+    """
+
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_steps is not None:
+            check_at_least("max_steps", self.max_steps, 1)
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        return fill_places(study, free, lambda _: self.max_steps)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        return Decision(Action.CONTINUE, "every trial runs to its end")

@@ -1,0 +1,59 @@
+"""Filling free places: trials that wait come first, by number, then new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from itertools import chain
+
+from hpo_ops.core import Member, Study, Trial, TrialGroup, TrialState
+
+UntilStep = Callable[[int], int | None]
+"""From the step that a trial is at to the last step of its next segment."""
+
+
+def waiting_trials(study: Study, count: int) -> list[Trial]:
+    """The paused and waiting trials with the lowest numbers, at most so many."""
+    waiting: Iterable[Trial] = chain(
+        study.in_state(TrialState.PAUSED).values(), study.in_state(TrialState.WAITING).values()
+    )
+    return nsmallest(max(count, 0), waiting, key=lambda trial: trial.number)
+
+
+def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
+    """A group of paused and waiting trials by number, then of new ones, as many as are free."""
+    if free <= 0:
+        return TrialGroup((), "no place is free")
+    members = [
+        Member(trial=trial.number, until_step=until_step(trial.step), reason=resume_reason(trial))
+        for trial in waiting_trials(study, free)
+    ]
+    return add_new(study, members, free, until_step(0))
+
+
+def resume_reason(trial: Trial) -> str:
+    """Why a paused or waiting trial runs now: a place is free and it is first in line."""
+    if trial.state is TrialState.WAITING:
+        return f"trial {trial.number} waits for its first segment"
+    return f"trial {trial.number} goes on from step {trial.step}"
+
+
+def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
+    """A group of these members and of as many new trials as there are places and trials left."""
+    new = min(free - len(members), study.unstarted)
+    number = len(study.trials)
+    fresh = [
+        Member(until_step=until_step, reason=f"trial {number + i} is new and a place is free")
+        for i in range(new)
+    ]
+    return TrialGroup((*members, *fresh), group_reason(study, len(members), len(fresh), free))
+
+
+def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
+    """What a group holds, and why it is not larger."""
+    if resumed + new == 0:
+        return f"all {study.goal.trials} trials have been started and none waits"
+    text = f"{resumed} resumed and {new} new on {free} free places"
+    if resumed + new < free:
+        text += f"; all {study.goal.trials} trials have been started"
+    return text
