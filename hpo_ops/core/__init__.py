@@ -8,9 +8,10 @@ from hpo_ops.core.decision import (
     Placement,
     TrialGroup,
 )
-from hpo_ops.core.ports import Allocator, Scheduler
+from hpo_ops.core.ports import Allocator, Forecasting, Scheduler
+from hpo_ops.core.ranking import Ranking
 from hpo_ops.core.seeds import derive_seed
-from hpo_ops.core.study import Direction, Goal, Ranking, Study
+from hpo_ops.core.study import Direction, Goal, Index, Study
 from hpo_ops.core.trial import Forecast, Observation, Trial, TrialState
 from hpo_ops.protocol import Action
 
@@ -22,7 +23,9 @@ __all__ = [
     "Decision",
     "Direction",
     "Forecast",
+    "Forecasting",
     "Goal",
+    "Index",
     "Member",
     "Observation",
     "Placement",

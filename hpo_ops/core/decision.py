@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hpo_ops.protocol import Action
+from hpo_ops.protocol import Action, ParamValue
 
 
 def _check_reason(reason: str) -> None:
@@ -32,11 +33,18 @@ class Member:
         trial: Number of a paused or waiting trial; None asks the sampler for a new one.
         until_step: Last step of the segment; None where the training code decides.
         reason: Why this trial runs now.
+        group: The trial group it belongs to, in the order of arrival; all are one by default.
+        parent: Number of the trial whose checkpoint a new one starts from (population-based
+            training); None starts afresh.
+        params: Hyperparameters of a new trial; None asks the sampler.
     """
 
     trial: int | None = None
     until_step: int | None = None
     reason: str
+    group: int = 0
+    parent: int | None = None
+    params: Mapping[str, ParamValue] | None = None
 
     def __post_init__(self) -> None:
         _check_reason(self.reason)
@@ -44,10 +52,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TrialGroup:
-    """Trials that share one round, each with a training budget; and why it is not larger."""
+    """Trials that share one round, each with a training budget; and why it is not larger.
+
+    Attributes:
+        members: What runs.
+        reason: Why these, and why no more.
+        dropped: Paused and waiting trials that will never run again: they are pruned, for the
+            same reason.
+    """
 
     members: tuple[Member, ...]
     reason: str
+    dropped: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _check_reason(self.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hpo_ops.core.decision import Allocation, Capacity, Decision, TrialGroup
 from hpo_ops.core.study import Study
@@ -30,11 +30,25 @@ class Scheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class Forecasting(Protocol):
+    """A scheduler that reads ``trial.forecast``: a new one is wanted every so many steps."""
+
+    @property
+    def forecast_every(self) -> int:
+        """Steps between two forecasts of a trial's curve."""
+        ...
+
+
 class Allocator(Protocol):
     """How much each trial of a group gets. A frozen value, like a scheduler."""
 
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        """Resources for the members of a group, in the order of the group."""
+        """Resources for the members of a group, in the order of the group.
+
+        The group holds every trial that runs or is to run, each by number; what runs now and is
+        placed with another width is resized, what is not placed waits.
+        """
         ...

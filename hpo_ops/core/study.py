@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from bisect import bisect_right, insort
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Protocol, TypeVar, cast
 
+from hpo_ops.core.ranking import Ranking
 from hpo_ops.core.trial import Observation, Trial, TrialState
 from hpo_ops.protocol import ParamValue
 
@@ -50,42 +52,24 @@ class Goal:
     def target_score(self) -> float | None:
         return None if self.target is None else self.direction.to_score(self.target)
 
+    def seconds_left(self, now: float) -> float:
+        """Study time until the deadline; endless without one."""
+        return math.inf if self.deadline_seconds is None else self.deadline_seconds - now
 
-class Ranking:
-    """Scores in order, each with a rank in logarithmic time."""
 
-    def __init__(self) -> None:
-        self._scores: list[float] = []
+class Index(Protocol):
+    """What a policy wants to have kept up about a study, so that a question costs O(log n)."""
 
-    def __len__(self) -> int:
-        return len(self._scores)
+    def reported(self, trial: Trial, before: int) -> None:
+        """The trial has a new last observation; the one before was at this step, -1 if none."""
+        ...
 
-    def add(self, score: float) -> None:
-        insort(self._scores, score)
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        """The trial has come into its state from another."""
+        ...
 
-    def better_than(self, score: float) -> int:
-        """How many scores are strictly greater."""
-        return len(self._scores) - bisect_right(self._scores, score)
 
-    def worse_than(self, score: float) -> int:
-        """How many scores are strictly less."""
-        return bisect_left(self._scores, score)
-
-    def quantile(self, q: float) -> float:
-        """The q-quantile (0 to 1) with linear interpolation between neighbours."""
-        if not self._scores:
-            raise ValueError("a quantile of no scores does not exist")
-        position = q * (len(self._scores) - 1)
-        low = int(position)
-        high = min(low + 1, len(self._scores) - 1)
-        below, above = self._scores[low], self._scores[high]
-        if position == low or below == above:
-            return below
-        return below + (position - low) * (above - below) if math.isfinite(below) else below
-
-    def top(self, count: int) -> list[float]:
-        """The greatest scores, best first."""
-        return self._scores[-count:][::-1] if count > 0 else []
+AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
 class Study:
@@ -98,8 +82,14 @@ class Study:
         self.goal = goal
         self.trials: list[Trial] = []
         self.best: Trial | None = None
+        self.stale = 0
+        """Trials that ended since the best score was last beaten."""
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
+        self.places = 0
+        """Trials that may run at once now; 0 where unknown."""
         self._rankings: dict[int, Ranking] = {}
+        self._ranked: list[int] = []
+        self._indexes: dict[Hashable, Index] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -120,10 +110,36 @@ class Study:
         ranking = self._rankings.get(step)
         if ranking is None:
             ranking = self._rankings[step] = Ranking()
+            insort(self._ranked, step)
             for trial in self.trials:
                 if (score := trial.score_at(step)) is not None:
                     ranking.add(score)
         return ranking
+
+    def index(self, key: Hashable, make: Callable[[], AnyIndex]) -> AnyIndex:
+        """The index under a key, made from every trial at the first question and then kept up.
+
+        Args:
+            key: Names the index; whoever uses the same key must make the same kind.
+            make: Makes it, empty.
+        """
+        index = self._indexes.get(key)
+        if index is None:
+            index = self._indexes[key] = make()
+            self._replay(index)
+        return cast(AnyIndex, index)  # one key, one kind
+
+    def _replay(self, index: Index) -> None:
+        for trial in self.trials:
+            seen, trial.observations = trial.observations, []
+            before = -1
+            for observation in seen:
+                trial.observations.append(observation)
+                index.reported(trial, before)
+                before = observation.step
+        for state in TrialState:
+            for trial in self._by_state[state].values():
+                index.moved(trial, TrialState.WAITING)
 
     # -- what happened -----------------------------------------------------------------------
 
@@ -137,39 +153,71 @@ class Study:
     def move(self, number: int, state: TrialState) -> Trial:
         """Puts a trial into a state."""
         trial = self.trials[number]
-        del self._by_state[trial.state][number]
+        before = trial.state
+        del self._by_state[before][number]
         trial.state = state
         self._by_state[state][number] = trial
         if state is not TrialState.RUNNING:
             trial.width = Fraction(0)
+            trial.units = ()
+        if state.is_finished and not before.is_finished:
+            self.stale += 1
+        for index in self._indexes.values():
+            index.moved(trial, before)
         return trial
 
-    def start(self, number: int, *, width: Fraction = Fraction(1)) -> Trial:
+    def start(
+        self,
+        number: int,
+        *,
+        width: Fraction = Fraction(1),
+        units: tuple[int, ...] = (),
+        group: int = 0,
+    ) -> Trial:
         """A segment of the trial starts with these resources."""
         trial = self.move(number, TrialState.RUNNING)
         trial.width = width
+        trial.units = units
+        trial.group = group
         trial.segments += 1
         trial.observations_at_start = len(trial.observations)
         return trial
 
-    def record(self, number: int, step: int, value: float, seconds: float = 0.0) -> bool:
+    def record(
+        self,
+        number: int,
+        step: int,
+        value: float,
+        seconds: float = 0.0,
+        width: Fraction | None = None,
+    ) -> bool:
         """Records a report; a step that is not after the last one is a repetition, and ignored.
 
-        A value that is not a number is a score worse than any other.
+        A value that is not a number is a score worse than any other. The width is what the trial
+        holds now, unless it is said; 1 for a trial that is not running.
         """
         trial = self.trials[number]
-        last = trial.step
-        if trial.observations and step <= last:
+        before = trial.observations[-1].step if trial.observations else -1
+        if step <= before:
             return False
         score = -math.inf if math.isnan(value) else self.goal.direction.to_score(value)
-        trial.observations.append(Observation(step, score, seconds))
+        if width is None:
+            width = trial.width or Fraction(1)
+        trial.observations.append(Observation(step, score, seconds, width))
         trial.seconds += seconds
+        trial.unit_seconds += seconds * (width.numerator / width.denominator)
         if trial.best_score is None or score > trial.best_score:
             trial.best_score = score
-        if self.best is None or self.best.best_score is None or score > self.best.best_score:
-            self.best = trial
-        first = len(trial.observations) == 1
-        for rung, ranking in self._rankings.items():
-            if rung <= step and (first or last < rung):
-                ranking.add(score)
+            if self.best is None or self.best.best_score is None or score > self.best.best_score:
+                self.best = trial
+                self.stale = 0
+        for ranked in self._ranked_between(before, step):
+            self._rankings[ranked].add(score)
+        for index in self._indexes.values():
+            index.reported(trial, before)
         return True
+
+    def _ranked_between(self, before: int, step: int) -> Iterable[int]:
+        low = bisect_right(self._ranked, before) if self._ranked else 0
+        high = bisect_right(self._ranked, step)
+        return self._ranked[low:high] if low < high else ()

@@ -46,6 +46,8 @@ class Observation:
     step: int
     score: float
     seconds: float
+    width: Fraction = Fraction(1)
+    """Resources that the step was trained with."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,12 @@ class Trial:
     """Step of the newest whole checkpoint; 0 without one."""
     width: Fraction = Fraction(0)
     """Resources held now: whole GPUs, or a share of one; 0 when not running."""
+    units: tuple[int, ...] = ()
+    """The units it runs on, where an allocator places trials."""
+    group: int = 0
+    """The trial group it last ran in, in the order of arrival."""
+    unit_seconds: float = 0.0
+    """Training time of all reported steps as if each had run on one unit, at ideal scaling."""
     segments: int = 0
     startup_seconds: float = 0.0
     """From the start of the newest segment to its first step."""
@@ -70,6 +78,7 @@ class Trial:
     """Number of observations when the newest segment started."""
     forecast: Forecast | None = None
     priority: float | None = None
+    """Trials that wait go on in the order of their labels, greatest first, then those without."""
 
     @property
     def step(self) -> int:
@@ -80,6 +89,16 @@ class Trial:
     def score(self) -> float | None:
         """The last reported score."""
         return self.observations[-1].score if self.observations else None
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Mean training time of a report's steps; None before the first."""
+        return self.seconds / len(self.observations) if self.observations else None
+
+    @property
+    def unit_step_seconds(self) -> float | None:
+        """Mean training time of a report's steps on one unit; None before the first."""
+        return self.unit_seconds / len(self.observations) if self.observations else None
 
     def score_at(self, step: int) -> float | None:
         """The score first reported at or after a step."""

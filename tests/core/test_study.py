@@ -33,7 +33,8 @@ def test_a_quantile_lies_between_its_neighbours(values: list[float], q: float) -
         ranking.add(value)
     ordered = sorted(values)
     low = math.floor(q * (len(values) - 1))
-    assert ordered[low] - 1e-12 <= ranking.quantile(q) <= ordered[min(low + 1, len(values) - 1)]
+    high = ordered[min(low + 1, len(values) - 1)]
+    assert ordered[low] - 1e-12 <= ranking.quantile(q) <= high + 1e-12
 
 
 def test_a_quantile_interpolates() -> None:
@@ -132,3 +133,16 @@ def test_a_trial_that_is_not_running_holds_nothing() -> None:
     assert study.start(0, width=Fraction(3)).width == 3
     assert study.move(0, TrialState.PAUSED).width == 0
     assert study.trials[0].segments == 1
+
+
+def test_stale_counts_the_trials_that_ended_since_the_best_was_beaten() -> None:
+    study = Study(Goal(trials=4))
+    for number in range(4):
+        study.add()
+        study.start(number)
+    study.record(0, 1, 0.5)
+    study.move(0, TrialState.COMPLETED)
+    study.move(1, TrialState.PRUNED)
+    assert study.stale == 2
+    study.record(2, 1, 0.6)
+    assert study.stale == 0

@@ -1,0 +1,62 @@
+"""Scores in order."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+
+
+class Ranking:
+    """Scores in order, each with a rank in logarithmic time."""
+
+    def __init__(self) -> None:
+        self._scores: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def add(self, score: float) -> None:
+        insort(self._scores, score)
+
+    def better_than(self, score: float) -> int:
+        """How many scores are strictly greater."""
+        return len(self._scores) - bisect_right(self._scores, score)
+
+    def worse_than(self, score: float) -> int:
+        """How many scores are strictly less."""
+        return bisect_left(self._scores, score)
+
+    def remove(self, score: float) -> None:
+        """Takes one such score out.
+
+        Raises:
+            ValueError: It is not there.
+        """
+        index = bisect_left(self._scores, score)
+        if index == len(self._scores) or self._scores[index] != score:
+            raise ValueError(f"score {score} is not in the ranking")
+        del self._scores[index]
+
+    def quantile(self, q: float, *, without: float | None = None) -> float:
+        """The q-quantile (0 to 1) with linear interpolation between neighbours.
+
+        Args:
+            q: From 0, the least score, to 1, the greatest.
+            without: A score in the ranking that is left out once.
+        """
+        count = len(self._scores) - (without is not None)
+        if count < 1:
+            raise ValueError("a quantile of no scores does not exist")
+        gap = len(self._scores) if without is None else bisect_left(self._scores, without)
+        position = q * (count - 1)
+        low = int(position)
+        high = min(low + 1, count - 1)
+        below = self._scores[low + (low >= gap)]
+        above = self._scores[high + (high >= gap)]
+        if position == low or below == above:
+            return below
+        return below + (position - low) * (above - below) if math.isfinite(below) else below
+
+    def top(self, count: int) -> list[float]:
+        """The greatest scores, best first."""
+        return self._scores[-count:][::-1] if count > 0 else []
