@@ -15,9 +15,10 @@ only: the SDK that training code imports knows nothing else.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -70,7 +71,7 @@ class Message:
     def from_json(cls, text: str | bytes) -> Self:
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ProtocolError(f"{cls.__name__}: not JSON ({error})") from error
         return cls.from_dict(data)
 
@@ -79,6 +80,9 @@ class Message:
         if not isinstance(data, dict):
             raise ProtocolError(f"{cls.__name__}: is {type(data).__name__}, but must be an object")
         known = {item.name for item in fields(cls)}
+        for item in fields(cls):
+            if item.name not in data and item.default is item.default_factory is MISSING:
+                raise ProtocolError(f"{cls.__name__}: {item.name} is missing")
         try:
             return cls(**{key: value for key, value in data.items() if key in known})
         except (TypeError, ValueError) as error:
@@ -126,6 +130,15 @@ class Assignment(Message):
             raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
         if not self.metrics:
             raise ProtocolError("metrics is empty, but must name one metric or more")
+        for name in ("trial", "from_step"):
+            if not _is_step(getattr(self, name)):
+                raise ProtocolError(f"{name} is {getattr(self, name)!r}, but must be 0 or more")
+        if self.until_step is not None and not _is_step(self.until_step):
+            raise ProtocolError(f"until_step is {self.until_step!r}, but must be 0 or more")
+        if not _is_step(self.checkpoint_every) or self.checkpoint_every < 1:
+            raise ProtocolError(
+                f"checkpoint_every is {self.checkpoint_every!r}, but must be 1 or more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +150,15 @@ class Report(Message):
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, bool) or not isinstance(self.step, int) or self.step < 0:
+        if not _is_step(self.step):
             raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
         if not isinstance(self.metrics, dict) or not self.metrics:
             raise ProtocolError(f"metrics is {self.metrics!r}, but must be an object of numbers")
         for name, value in self.metrics.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if not _is_number(value):
                 raise ProtocolError(f"metric {name} is {value!r}, but must be a number")
+        if not _is_number(self.seconds) or not 0 <= self.seconds < math.inf:
+            raise ProtocolError(f"seconds is {self.seconds!r}, but must be a number, 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +267,16 @@ class ReportReader:
                 self._offset += len(line)
                 if line.strip():
                     yield Report.from_json(line)
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return isinstance(value, float) or abs(value) < 1 << 1023
 
 
 def write_aside(path: Path, text: str) -> None:

@@ -1,0 +1,250 @@
+"""The agent of one segment: between a training's workspace and the gateway."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+
+from hpo_ops.agent.checks import BadReportError, CheckedReports
+from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
+from hpo_ops.agent.uploader import Upload, Uploader
+from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, SegmentGateway
+from hpo_ops.protocol import (
+    Action,
+    Assignment,
+    Checkpoint,
+    Control,
+    Outcome,
+    Report,
+    ReportReader,
+    Result,
+    Workspace,
+    write_aside,
+)
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+POLL_SECONDS = 0.05
+HEARTBEAT_SECONDS = 3.0
+MAX_DELAY_SECONDS = 5.0
+REFUSED = "the platform gave this segment to someone else"
+
+
+class Agent:
+    """Ships reports and checkpoints, and writes down what the platform wants.
+
+    Only `pump` and `finish` talk to the gateway, from the caller's thread; uploads have a thread
+    of their own. Reports that cannot be handed in wait on disk.
+
+    Args:
+        workspace: The directory shared with the training.
+        assignment: What the training was told.
+        gateway: Where reports go and decisions come from.
+        upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
+        clock: Seconds that never go back.
+        finish_seconds: How long `finish` tries to get everything out.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        assignment: Assignment,
+        gateway: SegmentGateway,
+        *,
+        upload: Upload | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        finish_seconds: float = 120.0,
+    ) -> None:
+        self._workspace = workspace
+        self._assignment = assignment
+        self._gateway = gateway
+        self._clock = clock
+        self._finish_seconds = finish_seconds
+        self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
+        self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._batch: list[Report] = []
+        self._announcements: list[Checkpoint] = []
+        self._control = Control()
+        self._failure: str | None = None
+        self._is_refused = False
+        self._delay = 0.0
+        self._try_at = self._beat_at = clock()
+        self._poll = threading.Event()
+
+    @property
+    def control(self) -> Control:
+        """What the training is asked to do."""
+        return self._control
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the gateway refused the token: nothing more is sent."""
+        return self._is_refused
+
+    def pump(self) -> bool:
+        """Takes one turn: reads, sends what there is, writes down what comes back.
+
+        Returns:
+            Whether more is waiting that could be sent at once.
+        """
+        self._read()
+        self._look_at_checkpoints()
+        is_full = len(self._batch) == BATCH
+        self._send()
+        return is_full and not self._is_held_up
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Pumps until the training has ended."""
+        while not until():
+            if not self.pump():
+                self._poll.wait(POLL_SECONDS)
+
+    def finish(self, exit_code: int | None) -> Result:
+        """Gets out what is left, judges how the segment ended and tells the gateway.
+
+        Takes no longer than the time allowed; what the gateway does not hear in that time, the
+        caller may bring it another way.
+
+        Args:
+            exit_code: Exit code of the training, negative for a signal; None if unknown.
+        """
+        deadline = self._clock() + self._finish_seconds
+        while ((is_more := self.pump()) or self._has_work) and self._clock() < deadline:
+            if not is_more:
+                self._wait_a_little()
+        if self._uploader is not None:
+            if not self._uploader.is_idle:
+                logger.warning("the last checkpoint was not uploaded in time")
+            self._uploader.close()
+        result = self._judge(exit_code)
+        self._tell(result, deadline)
+        return result
+
+    @property
+    def _is_held_up(self) -> bool:
+        return self._is_refused or self._clock() < self._try_at
+
+    @property
+    def _has_reports_waiting(self) -> bool:
+        return bool(self._batch or self._announcements) and not self._is_refused
+
+    @property
+    def _has_work(self) -> bool:
+        is_uploading = self._uploader is not None and not self._uploader.is_idle
+        return self._has_reports_waiting or (is_uploading and not self._is_refused)
+
+    def _wait_a_little(self) -> None:
+        if self._uploader is not None and not self._uploader.is_idle:
+            self._uploader.wait_idle(POLL_SECONDS)
+        else:
+            self._poll.wait(POLL_SECONDS)
+
+    def _read(self) -> None:
+        if self._failure is not None or len(self._batch) >= BATCH:
+            return
+        try:
+            for report in self._reports.new(BATCH - len(self._batch)):
+                self._batch.append(report)
+        except BadReportError as error:
+            self._fail(str(error))
+
+    def _look_at_checkpoints(self) -> None:
+        steps = self._workspace.complete_steps()
+        uploading = None
+        if self._uploader is not None and not self._is_refused:
+            if steps and steps[-1] > self._assignment.from_step:
+                self._uploader.offer(steps[-1])
+            uploading = self._uploader.uploading
+            self._announcements += self._uploader.finished()
+            if self._uploader.failure is not None and self._failure is None:
+                self._fail(self._uploader.failure)
+        for step in steps[:-1]:
+            if step != uploading:
+                shutil.rmtree(self._workspace.checkpoint(step), ignore_errors=True)
+
+    def _send(self) -> None:
+        now = self._clock()
+        is_due = self._batch or now >= self._beat_at
+        if self._is_held_up or not (is_due or self._announcements):
+            return
+        try:
+            if is_due:
+                answer = self._gateway.report(self._batch)
+                self._batch = []
+                self._beat_at = now + HEARTBEAT_SECONDS
+                self._obey(answer)
+            while self._announcements:
+                self._gateway.checkpoint(self._announcements[0])
+                del self._announcements[0]
+        except GatewayUnreachableError as error:
+            self._hold_up(error)
+        except GatewayRefusedError as error:
+            self._give_up(error)
+        else:
+            self._delay = 0.0
+
+    def _hold_up(self, error: GatewayUnreachableError) -> None:
+        self._delay = min(max(0.1, 2 * self._delay), MAX_DELAY_SECONDS)
+        self._try_at = self._clock() + self._delay
+        logger.warning("the gateway is away, trying again in %.1f s: %s", self._delay, error)
+
+    def _give_up(self, error: GatewayRefusedError) -> None:
+        logger.warning("the gateway refused: %s", error)
+        self._is_refused = True
+        if self._uploader is not None:
+            self._uploader.close()
+        self._write_control(Control(action=Action.STOP, reason=REFUSED))
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        self._write_control(Control(action=Action.STOP, reason=reason))
+
+    def _obey(self, control: Control) -> None:
+        if self._failure is None and control != self._control:
+            self._write_control(control)
+
+    def _write_control(self, control: Control) -> None:
+        self._control = control
+        write_aside(self._workspace.control, control.to_json())
+        logger.info(
+            "trial %d is told to %s after step %d: %s",
+            self._assignment.trial,
+            control.action,
+            self._reports.last_step,
+            control.reason,
+        )
+
+    def _judge(self, exit_code: int | None) -> Result:
+        step = self._reports.last_step
+        if self._failure is not None:
+            return Result(
+                outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
+            )
+        return conclude(
+            exit_code,
+            said=read_result(self._workspace.result),
+            control=self._control,
+            assignment=self._assignment,
+            step=step,
+            has_reports=self._reports.has_any,
+            last_line=read_last_line(self._workspace.log),
+        )
+
+    def _tell(self, result: Result, deadline: float) -> None:
+        while not self._is_refused:
+            try:
+                self._gateway.finish(result)
+            except GatewayUnreachableError as error:
+                self._hold_up(error)
+            except GatewayRefusedError as error:
+                self._give_up(error)
+            else:
+                return
+            if self._try_at >= deadline:
+                logger.warning("the gateway did not hear how the segment ended")
+                return
+            self._poll.wait(max(0.0, self._try_at - self._clock()))

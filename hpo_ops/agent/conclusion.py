@@ -1,0 +1,103 @@
+"""How a segment ended: what the training said, how its process ended, and what was asked of it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from hpo_ops.protocol import Action, Assignment, Control, Outcome, ProtocolError, Result
+
+ASKED = {
+    Action.PAUSE: Outcome.PAUSED,
+    Action.RESIZE: Outcome.PAUSED,
+    Action.STOP: Outcome.STOPPED,
+}
+PREEMPTING = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+LOG_TAIL_BYTES = 4096
+LINE_LENGTH = 200
+
+
+def conclude(
+    exit_code: int | None,
+    *,
+    said: Result | None,
+    control: Control,
+    assignment: Assignment,
+    step: int,
+    has_reports: bool,
+    last_line: str = "",
+) -> Result:
+    """Judges how a segment ended.
+
+    Args:
+        exit_code: Exit code of the training process, negative for a signal; None if unknown.
+        said: What the training wrote to ``result.json``, if anything.
+        control: What the platform asked for last.
+        assignment: What the training was told.
+        step: The last step with a good report.
+        has_reports: Whether there was a good report in this segment.
+        last_line: The last line of the log.
+    """
+
+    def result(outcome: Outcome, reason: str) -> Result:
+        return Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
+
+    if said is not None and said.outcome is Outcome.FAILED:
+        return result(Outcome.FAILED, said.reason)
+    number = _signal_number(exit_code)
+    if number is not None:
+        return result(*_after_signal(number, said, control))
+    if exit_code:
+        reason = f"exit code {exit_code}"
+        return result(Outcome.FAILED, f"{reason}: {last_line}" if last_line else reason)
+    if said is not None and said.outcome is not Outcome.COMPLETED:
+        return result(said.outcome, said.reason)
+    if said is None and exit_code is None:
+        return result(Outcome.FAILED, "the training left neither a result nor an exit code")
+    if said is None and control.action in ASKED and step != assignment.until_step:
+        return result(ASKED[control.action], control.reason)
+    if not has_reports and step == 0:
+        names = ", ".join(assignment.metrics)
+        return result(Outcome.FAILED, f"the training ended without reporting {names}")
+    return result(Outcome.COMPLETED, said.reason if said is not None else "")
+
+
+def read_result(path: Path) -> Result | None:
+    """What the training said about its end; None if nothing."""
+    try:
+        return Result.from_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ProtocolError as error:
+        return Result(outcome=Outcome.FAILED, reason=f"{path.name}: {error}")
+
+
+def read_last_line(path: Path) -> str:
+    """The last line of a log that is not blank, shortened; empty if there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:LINE_LENGTH] if lines else ""
+
+
+def _signal_number(exit_code: int | None) -> int | None:
+    if exit_code is None:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    is_shell_code = exit_code - 128 in {int(member) for member in PREEMPTING}
+    return number if exit_code < 0 or is_shell_code else None
+
+
+def _after_signal(number: int, said: Result | None, control: Control) -> tuple[Outcome, str]:
+    reason = f"killed by signal {number}"
+    if number not in PREEMPTING:
+        return Outcome.FAILED, reason
+    if said is not None:
+        return said.outcome, said.reason
+    if control.action in ASKED:
+        return ASKED[control.action], f"{control.reason} ({reason})"
+    return Outcome.PREEMPTED, reason

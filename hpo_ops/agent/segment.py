@@ -1,0 +1,55 @@
+"""One segment on this machine, from its restored checkpoint to its result."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from hpo_ops.agent.agent import Agent
+from hpo_ops.checkpoints import Checkpoints
+from hpo_ops.client import SegmentGateway
+from hpo_ops.protocol import Assignment, Result, Workspace
+from hpo_ops.runners import LocalRunner
+
+
+def run_segment(
+    assignment: Assignment,
+    *,
+    root: Path,
+    runner: LocalRunner,
+    gateway: SegmentGateway,
+    checkpoints: Checkpoints | None = None,
+    finish_seconds: float = 120.0,
+) -> Result:
+    """Restores, trains, reports.
+
+    The training goes on from the newest whole checkpoint up to ``from_step``: when the one of
+    that step is lost, from an older one, and without any from the beginning.
+
+    Args:
+        assignment: What to run.
+        root: The workspace directory; what an earlier segment left there is deleted.
+        runner: Runs the training.
+        gateway: Where reports go and decisions come from.
+        checkpoints: Those of the study; None saves locally only, so nothing can be resumed.
+        finish_seconds: How long to try to get everything out at the end.
+
+    Returns:
+        How the segment ended; the gateway was told the same, if it could be reached.
+    """
+    workspace = Workspace(root)
+    shutil.rmtree(root, ignore_errors=True)
+    restored = None
+    upload = None
+    if checkpoints is not None:
+        upload = partial(checkpoints.upload, assignment.trial)
+        if assignment.from_step > 0:
+            restored = checkpoints.restore(
+                assignment.trial, workspace.checkpoints, at_most=assignment.from_step
+            )
+    assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
+    workspace.prepare(assignment)
+    agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
+    return runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)

@@ -1,0 +1,122 @@
+"""Uploads checkpoints in one background thread, the newest first."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from hpo_ops.checkpoints import STORE_ERRORS, BadCheckpointError
+from hpo_ops.protocol import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+MAX_DELAY_SECONDS = 5.0
+
+
+class Upload(Protocol):
+    """Uploads the checkpoint folder of a step; safe to repeat."""
+
+    def __call__(self, step: int, folder: Path) -> Checkpoint: ...
+
+
+class Uploader:
+    """Uploads the newest checkpoint offered; those in between are never sent.
+
+    The thread is a daemon and starts with the first offer: a store that hangs keeps neither the
+    training nor the process from ending.
+
+    Attributes:
+        uploading: The step that is being uploaded, or None.
+        failure: Why a checkpoint can never be uploaded, or None.
+    """
+
+    def __init__(self, upload: Upload, folder: Callable[[int], Path]) -> None:
+        self._upload = upload
+        self._folder = folder
+        self._changed = threading.Condition()
+        self._wanted: int | None = None
+        self._done = 0
+        self._thread: threading.Thread | None = None
+        self._finished: SimpleQueue[Checkpoint] = SimpleQueue()
+        self._is_closed = False
+        self.uploading: int | None = None
+        self.failure: str | None = None
+
+    def offer(self, step: int) -> None:
+        """Asks for the checkpoint of a step, unless a newer one is asked for or there."""
+        with self._changed:
+            if self._is_closed or step <= max(self._done, self._wanted or 0):
+                return
+            self._wanted = step
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="hpo-uploader", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing left to upload."""
+        with self._changed:
+            return self._wanted is None or self._is_closed
+
+    def wait_idle(self, timeout_seconds: float) -> bool:
+        """Waits until there is nothing left to upload; whether that came about."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._wanted is None or self._is_closed, timeout_seconds
+            )
+
+    def finished(self) -> list[Checkpoint]:
+        """The checkpoints that came to be whole in the store since the last call."""
+        finished = []
+        while True:
+            try:
+                finished.append(self._finished.get_nowait())
+            except Empty:
+                return finished
+
+    def close(self) -> None:
+        """Starts no more uploads."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        delay = 0.1
+        while (step := self._next()) is not None:
+            try:
+                self._finished.put(self._upload(step, self._folder(step)))
+            except BadCheckpointError as error:
+                self.failure = str(error)
+            except STORE_ERRORS as error:
+                logger.warning("checkpoint %d was not uploaded, trying again: %s", step, error)
+                self._pause(delay)
+                delay = min(2 * delay, MAX_DELAY_SECONDS)
+                continue
+            delay = 0.1
+            self._settle(step)
+
+    def _next(self) -> int | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted is not None or self._is_closed)
+            self.uploading = None if self._is_closed else self._wanted
+            return self.uploading
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self.uploading = None
+            self._changed.wait_for(lambda: self._is_closed, seconds)
+
+    def _settle(self, step: int) -> None:
+        with self._changed:
+            self._done = step
+            self.uploading = None
+            if self._wanted == step:
+                self._wanted = None
+            self._changed.notify_all()

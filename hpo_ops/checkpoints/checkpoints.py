@@ -1,0 +1,231 @@
+"""The checkpoints of one study in a store."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import obstore
+
+from hpo_ops.checkpoints.folder import files_of
+from hpo_ops.checkpoints.manifest import MANIFEST, Manifest, ManifestFile, check_path
+from hpo_ops.checkpoints.store import Store
+from hpo_ops.checkpoints.transfer import copy, in_parallel, receive, send
+from hpo_ops.protocol import MARKER, Checkpoint
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointRef(NamedTuple):
+    """Names one checkpoint of a study."""
+
+    trial: int
+    step: int
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint in the store is not what its manifest says."""
+
+
+class Checkpoints:
+    """The checkpoints of one study.
+
+    Args:
+        store: Where they are.
+        study: The study's key: a path in the store.
+        uri: The store's address, to tell others where a checkpoint is.
+    """
+
+    def __init__(self, store: Store, study: str, *, uri: str = "") -> None:
+        check_path(study)
+        self._store = store
+        self._study = study
+        self._uri = uri.rstrip("/")
+
+    def upload(self, trial: int, step: int, folder: Path) -> Checkpoint:
+        """Uploads a whole local checkpoint: files first, in parallel, the manifest last.
+
+        Raises:
+            BadCheckpointError: The folder is empty or must not be uploaded.
+        """
+        base = self._base(trial, step)
+        paths = files_of(folder)
+        self._delete(f"{base}/{MANIFEST}")
+        files = in_parallel(
+            lambda path: send(self._store, folder / path, f"{base}/{path}", path), paths
+        )
+        manifest = Manifest(step, tuple(files))
+        obstore.put(self._store, f"{base}/{MANIFEST}", manifest.to_json())
+        uri = f"{self._uri}/{base}"
+        return Checkpoint(step=step, uri=uri, files=len(files), bytes=manifest.total_bytes)
+
+    def manifest(self, trial: int, step: int) -> Manifest | None:
+        """The manifest of a checkpoint, or None while it is not whole.
+
+        Raises:
+            CorruptCheckpointError: The manifest cannot be used.
+        """
+        return self._read_manifest(self._base(trial, step))
+
+    def newest_complete(self, trial: int, *, at_most: int | None = None) -> int | None:
+        """The highest step with a manifest, in numeric order; None where there is none."""
+        for step in self._steps(trial, at_most):
+            if self._exists(f"{self._base(trial, step)}/{MANIFEST}"):
+                return step
+        return None
+
+    def restore(self, trial: int, target: Path, *, at_most: int | None = None) -> int | None:
+        """Downloads the newest whole checkpoint into ``target/<step>``, the marker last.
+
+        A checkpoint that is not what its manifest says is passed over for the next older one;
+        a store that is away is an error, since going on without it would lose work.
+
+        Returns:
+            The step restored, or None where there is nothing to restore.
+        """
+        for step in self._steps(trial, at_most):
+            try:
+                if self._restore(trial, step, target):
+                    return step
+            except CorruptCheckpointError as error:
+                logger.warning("trial %d: checkpoint %d is passed over: %s", trial, step, error)
+        return None
+
+    def complete(self, trial: int | None = None) -> list[CheckpointRef]:
+        """All whole checkpoints of the study or of one trial, sorted."""
+        prefix = f"{self._study}/trials" if trial is None else self._trial(trial)
+        return sorted(
+            ref for ref, path in self._objects(prefix) if path.endswith(f"/{ref.step}/{MANIFEST}")
+        )
+
+    def copy_to_best(self, trial: int, step: int) -> str:
+        """Makes a checkpoint the study's best one, and returns its address; safe to repeat.
+
+        While an older best is replaced there is no manifest, so that a reader never takes a
+        mixture of both.
+
+        Raises:
+            CorruptCheckpointError: The checkpoint is not whole.
+        """
+        base, best = self._base(trial, step), f"{self._study}/best"
+        manifest = self._read_manifest(base)
+        if manifest is None:
+            raise CorruptCheckpointError(f"trial {trial} has no whole checkpoint at step {step}")
+        if not self._is_same(best, manifest):
+            stale = set(self._keys(best)) - {f"{best}/{file.path}" for file in manifest.files}
+            self._delete(f"{best}/{MANIFEST}")
+            in_parallel(
+                lambda file: copy(
+                    self._store, f"{base}/{file.path}", f"{best}/{file.path}", file.bytes
+                ),
+                manifest.files,
+            )
+            for key in stale - {f"{best}/{MANIFEST}"}:
+                self._delete(key)
+            obstore.put(self._store, f"{best}/{MANIFEST}", manifest.to_json())
+        return f"{self._uri}/{best}"
+
+    def best(self) -> Manifest | None:
+        """The manifest of the best checkpoint, or None before one is published."""
+        return self._read_manifest(f"{self._study}/best")
+
+    def collect(self, keep: Collection[CheckpointRef | tuple[int, int]]) -> list[CheckpointRef]:
+        """Deletes every checkpoint, whole or half, but those to keep; manifests go first.
+
+        Returns:
+            The checkpoints deleted, sorted.
+        """
+        doomed: dict[CheckpointRef, list[str]] = {}
+        for ref, path in self._objects(f"{self._study}/trials"):
+            if ref not in keep:
+                doomed.setdefault(ref, []).append(path)
+        for ref, paths in doomed.items():
+            manifest = f"{self._base(*ref)}/{MANIFEST}"
+            for path in sorted(paths, key=lambda path: path != manifest):
+                self._delete(path)
+        return sorted(doomed)
+
+    def _restore(self, trial: int, step: int, target: Path) -> bool:
+        base = self._base(trial, step)
+        manifest = self._read_manifest(base)
+        if manifest is None:
+            return False
+        aside = target / f".restore.{step}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        try:
+            in_parallel(lambda file: self._receive(base, file, aside), manifest.files)
+            (aside / MARKER).touch()
+            shutil.rmtree(target / str(step), ignore_errors=True)
+            aside.rename(target / str(step))
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return True
+
+    def _receive(self, base: str, file: ManifestFile, folder: Path) -> None:
+        try:
+            found = receive(self._store, f"{base}/{file.path}", folder / file.path)
+        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+            raise CorruptCheckpointError(f"{file.path} cannot be had ({error})") from error
+        if found != (file.bytes, file.sha256):
+            raise CorruptCheckpointError(
+                f"{file.path} has {found[0]} bytes and hash {found[1][:12]}, "
+                f"but must have {file.bytes} bytes and hash {file.sha256[:12]}"
+            )
+
+    def _read_manifest(self, base: str) -> Manifest | None:
+        try:
+            text = bytes(obstore.get(self._store, f"{base}/{MANIFEST}").bytes())
+        except FileNotFoundError:
+            return None
+        try:
+            return Manifest.from_json(text)
+        except ValueError as error:
+            raise CorruptCheckpointError(str(error)) from error
+
+    def _is_same(self, base: str, manifest: Manifest) -> bool:
+        try:
+            return self._read_manifest(base) == manifest
+        except CorruptCheckpointError:
+            return False
+
+    def _steps(self, trial: int, at_most: int | None) -> list[int]:
+        answer = obstore.list_with_delimiter(self._store, self._trial(trial))
+        names = [prefix.rsplit("/", 1)[-1] for prefix in answer["common_prefixes"]]
+        steps = (int(name) for name in names if name.isdecimal())
+        return sorted((step for step in steps if at_most is None or step <= at_most), reverse=True)
+
+    def _objects(self, prefix: str) -> Iterator[tuple[CheckpointRef, str]]:
+        start = f"{self._study}/trials/"
+        for key in self._keys(prefix):
+            trial, _, rest = key.removeprefix(start).partition("/")
+            step = rest.partition("/")[0]
+            if trial.isdecimal() and step.isdecimal():
+                yield CheckpointRef(int(trial), int(step)), key
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        for page in obstore.list(self._store, prefix):
+            for item in page:
+                yield item["path"]
+
+    def _exists(self, key: str) -> bool:
+        try:
+            obstore.head(self._store, key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _delete(self, key: str) -> None:
+        try:
+            obstore.delete(self._store, key)
+        except FileNotFoundError:
+            logger.debug("%s was already deleted", key)
+
+    def _trial(self, trial: int) -> str:
+        return f"{self._study}/trials/{trial}"
+
+    def _base(self, trial: int, step: int) -> str:
+        return f"{self._trial(trial)}/{step}"

@@ -1,0 +1,121 @@
+"""Object stores by address: ``s3://``, ``file://``, ``memory:///``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, MemoryStore, S3Store
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+Store: TypeAlias = S3Store | LocalStore | MemoryStore
+
+STORE_ERRORS = (BaseError, OSError)
+"""What a store raises when it is away, refuses, or does not have an object."""
+
+CLIENT: ClientConfig = {
+    "connect_timeout": timedelta(seconds=5),
+    "read_timeout": timedelta(seconds=60),
+    "timeout": timedelta(minutes=10),
+}
+RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """How to reach an S3 store; the secret parts are not shown.
+
+    Attributes:
+        endpoint: Address of the S3 service, or None for AWS.
+        allow_http: Whether an endpoint that is not on this machine may speak plain HTTP.
+    """
+
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    endpoint: str | None = None
+    region: str = "us-east-1"
+    allow_http: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
+        """Reads the standard ``AWS_*`` variables."""
+        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+        region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+        return cls(
+            access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+            secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+            session_token=environment.get("AWS_SESSION_TOKEN"),
+            endpoint=endpoint or None,
+            region=region or "us-east-1",
+            allow_http=environment.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
+        )
+
+
+def open_store(uri: str, credentials: Credentials | None = None) -> Store:
+    """Opens the store that an address names; a path in the address is where it begins.
+
+    Args:
+        uri: ``s3://bucket/path``, ``file:///path`` or ``memory:///`` (a new, empty one).
+        credentials: For S3; read from the environment when None.
+
+    Raises:
+        ValueError: The address or the endpoint cannot be used.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "s3" and parts.netloc:
+        return _open_s3(
+            parts.netloc, parts.path.strip("/"), credentials or Credentials.from_environment()
+        )
+    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+        return LocalStore(Path(unquote(parts.path)), automatic_cleanup=True, mkdir=True)
+    if parts.scheme == "memory":
+        return MemoryStore()
+    raise ValueError(f"store is {uri!r}, but must be s3://bucket/path or file:///path")
+
+
+def _open_s3(bucket: str, prefix: str, credentials: Credentials) -> S3Store:
+    config: S3Config = {"region": credentials.region}
+    if credentials.access_key_id is not None:
+        config["access_key_id"] = credentials.access_key_id
+    if credentials.secret_access_key is not None:
+        config["secret_access_key"] = credentials.secret_access_key
+    if credentials.session_token is not None:
+        config["session_token"] = credentials.session_token
+    client = CLIENT.copy()
+    if credentials.endpoint is not None:
+        config["endpoint"] = credentials.endpoint
+        client["allow_http"] = _may_speak_http(credentials.endpoint, credentials.allow_http)
+    return S3Store(
+        bucket, prefix=prefix or None, config=config, client_options=client, retry_config=RETRY
+    )
+
+
+def _may_speak_http(endpoint: str, is_allowed: bool) -> bool:
+    parts = urlsplit(endpoint)
+    if parts.scheme == "https":
+        return False
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"endpoint is {endpoint!r}, but must be https://… or http://…")
+    if not is_allowed and not _is_loopback(parts.hostname):
+        raise ValueError(
+            f"endpoint is {endpoint!r}, but must be https://… "
+            "(set AWS_ALLOW_HTTP=true to send checkpoints in the clear)"
+        )
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

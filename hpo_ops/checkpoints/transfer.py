@@ -1,0 +1,109 @@
+"""Files to and from a store, hashed on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+import obstore
+
+from hpo_ops.checkpoints.manifest import ManifestFile
+from hpo_ops.checkpoints.store import Store
+
+WHOLE_BYTES = 8 << 20
+"""Files up to this size are sent in one request."""
+COPY_LIMIT_BYTES = 5 << 30
+"""The largest object that S3 copies by itself."""
+CHUNK_BYTES = 8 << 20
+THREADS = 4
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+
+
+def send(store: Store, source: Path, key: str, path: str) -> ManifestFile:
+    """Uploads one file and returns its line of the manifest."""
+    digest, size = hashlib.sha256(), 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal size
+        with source.open("rb") as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+                yield chunk
+
+    if source.stat().st_size <= WHOLE_BYTES:
+        obstore.put(store, key, b"".join(chunks()))
+    else:
+        obstore.put(store, key, chunks(), chunk_size=CHUNK_BYTES)
+    return ManifestFile(path, size, digest.hexdigest())
+
+
+def receive(store: Store, key: str, target: Path) -> tuple[int, str]:
+    """Downloads one file and returns its size and hash."""
+    digest, size = hashlib.sha256(), 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    answer = obstore.get(store, key)
+    with target.open("xb") as stream:
+        if answer.meta["size"]:
+            for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
+                data = memoryview(chunk)
+                digest.update(data)
+                size += stream.write(data)
+    return size, digest.hexdigest()
+
+
+def copy(store: Store, source: str, target: str, size: int) -> None:
+    """Copies an object inside of a store, on the server where it can."""
+    if size <= COPY_LIMIT_BYTES:
+        obstore.copy(store, source, target)
+    else:
+        obstore.put(store, target, obstore.get(store, source).stream(min_chunk_size=CHUNK_BYTES))
+
+
+def in_parallel(work: Callable[[Item], Done], items: Iterable[Item]) -> list[Done]:
+    """Does the work on all items in a few threads; the first error ends it.
+
+    The threads are daemons: a store that hangs never keeps the process from ending.
+    """
+    waiting: SimpleQueue[tuple[int, Item]] = SimpleQueue()
+    count = 0
+    for count, item in enumerate(items, start=1):
+        waiting.put((count, item))
+    if count <= 1:
+        return [work(item) for _, item in _drain(waiting)]
+    finished: SimpleQueue[tuple[int, Done] | Exception] = SimpleQueue()
+    has_failed = threading.Event()
+
+    def run() -> None:
+        for index, item in _drain(waiting):
+            if has_failed.is_set():
+                return
+            try:
+                finished.put((index, work(item)))
+            except Exception as error:  # noqa: BLE001, raised again below
+                has_failed.set()
+                finished.put(error)
+
+    for _ in range(min(THREADS, count)):
+        threading.Thread(target=run, name="hpo-transfer", daemon=True).start()
+    done: dict[int, Done] = {}
+    while len(done) < count:
+        answer = finished.get()
+        if isinstance(answer, Exception):
+            raise answer
+        done[answer[0]] = answer[1]
+    return [done[index] for index in sorted(done)]
+
+
+def _drain(queue: SimpleQueue[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
+    while True:
+        try:
+            yield queue.get_nowait()
+        except Empty:
+            return

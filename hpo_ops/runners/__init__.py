@@ -1,0 +1,6 @@
+"""A trial as a local process, as a pod."""
+
+from hpo_ops.runners.local import Companion, LocalRunner
+from hpo_ops.runners.warm import WarmStarter
+
+__all__ = ["Companion", "LocalRunner", "WarmStarter"]

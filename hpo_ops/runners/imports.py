@@ -1,0 +1,64 @@
+"""Which third-party modules a script imports at its top."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SKIPPED = {"hpo_ops", "__future__"}
+
+Import = tuple[str, tuple[str, ...]]
+
+
+def third_party_imports(script: Path) -> list[Import]:
+    """The modules to preload, with the names taken from each; those of its own files included.
+
+    Modules of the standard library and files beside the script are left out.
+    """
+    found: dict[str, set[str]] = {}
+    seen: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for module, names in _imports(path):
+            top = module.partition(".")[0]
+            local = _local_file(script.parent, module)
+            if local is not None:
+                waiting.append(local)
+            elif top not in SKIPPED and top not in sys.stdlib_module_names:
+                found.setdefault(module, set()).update(names)
+    return [(module, tuple(sorted(names))) for module, names in sorted(found.items())]
+
+
+def _imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return
+    for node in _top_level(tree.body):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, []
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, [alias.name for alias in node.names if alias.name != "*"]
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.Try):
+            yield from _top_level(node.body)
+
+
+def _local_file(folder: Path, module: str) -> Path | None:
+    top = folder / module.partition(".")[0]
+    deepest = folder.joinpath(*module.split("."))
+    for path in (deepest.with_suffix(".py"), deepest / "__init__.py", top.with_suffix(".py")):
+        if path.is_file():
+            return path
+    return top if top.is_dir() else None

@@ -1,0 +1,277 @@
+"""Parents training processes, so that none of them outlives who asked for it.
+
+Run as a script, by any Python that training code uses; standard library only. It has two ways:
+
+    nursery.py guard <fd>                  one process, for a connection that is already there
+    nursery.py warm <socket> <lock> ...    many, forked after the heavy imports are done
+
+For every process there is a connection to its runner. A request comes in (a length, JSON, and the
+descriptor of the log), the process id goes out, bytes that come in are signals, and the exit code
+goes out. When the connection ends first, because the runner was killed, the process group is
+killed. When the nursery is killed, the kernel kills its children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+HEADER = struct.Struct("!I")
+PR_SET_PDEATHSIG = 1
+READY = b"ready"
+CANNOT_START = 127
+REQUEST_SECONDS = 10.0
+
+
+class Nursery:
+    """The process ids of children and the connections of those who asked for them."""
+
+    def __init__(self, idle_seconds: float | None = None, lock: str | None = None) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._idle_seconds = idle_seconds
+        self._lock = lock
+        self._listener: socket.socket | None = None
+        self._connections: dict[int, socket.socket] = {}
+        self._libc = ctypes.CDLL(None)
+
+    def listen(self, path: str) -> None:
+        """Accepts runners on a socket."""
+        Path(path).unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen(64)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+
+    def serve(self) -> dict[str, Any] | None:
+        """Serves until there is no more work.
+
+        Returns:
+            None in the nursery, at its end; in a child, the request that it is to run.
+        """
+        while self._listener is not None or self._connections:
+            events = self._selector.select(None if self._connections else self._idle_seconds)
+            if not events and not self._connections and self._close_if_alone():
+                return None
+            for key, _ in events:
+                if key.data is not None:
+                    kind, pid = key.data
+                    (self._on_exit if kind == "process" else self._on_connection)(pid)
+                elif self._listener is not None:
+                    connection, _ = self._listener.accept()
+                    request = self.start(connection)
+                    if request is not None:
+                        return request
+        return None
+
+    def start(self, connection: socket.socket) -> dict[str, Any] | None:
+        """Starts the process that a connection asks for; returns its request in the child."""
+        parent = os.getpid()
+        try:
+            connection.settimeout(REQUEST_SECONDS)
+            request, log = _receive(connection)
+        except (OSError, ValueError):
+            connection.close()
+            return None
+        pid = os.fork()
+        if pid == 0:
+            self._become_child(parent, connection)
+            _enter(request, log)
+            return request
+        os.close(log)
+        self._connections[pid] = connection
+        self._selector.register(connection, selectors.EVENT_READ, ("connection", pid))
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, ("process", pid))
+        self._answer(pid, {"pid": pid})
+        return None
+
+    def _become_child(self, parent: int, connection: socket.socket) -> None:
+        os.setsid()
+        self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+            else:
+                key.fileobj.close()  # type: ignore[attr-defined]  # a socket, as registered above
+        self._selector.close()
+        connection.close()
+
+    def _on_connection(self, pid: int) -> None:
+        connection = self._connections[pid]
+        try:
+            data = connection.recv(16)
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(connection)
+            connection.close()
+            data = bytes([signal.SIGKILL])
+        for number in data:
+            _send_signal(pid, number)
+
+    def _on_exit(self, pid: int) -> None:
+        _send_signal(
+            pid, signal.SIGKILL
+        )  # what is left of its group; the leader is not reaped yet
+        _, status = os.waitpid(pid, 0)
+        for key in list(self._selector.get_map().values()):
+            if key.data == ("process", pid) and isinstance(key.fileobj, int):
+                self._selector.unregister(key.fileobj)
+                os.close(key.fileobj)
+        self._answer(pid, {"exit_code": os.waitstatus_to_exitcode(status)})
+        connection = self._connections.pop(pid)
+        if connection.fileno() >= 0:
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _answer(self, pid: int, message: dict[str, int]) -> None:
+        try:
+            self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            return  # the runner is gone: its end of the connection tells us
+
+    def _close_if_alone(self) -> bool:
+        """Ends listening unless a runner is about to connect: it holds the lock while it does."""
+        if self._lock is None or self._listener is None:
+            return False
+        with Path(self._lock).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+            Path(self._listener.getsockname()).unlink(missing_ok=True)
+            self._listener.close()
+        return True
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
+    header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, 1)
+    (length,) = HEADER.unpack(header)
+    body = bytearray()
+    while len(body) < length:
+        chunk = connection.recv(length - len(body))
+        if not chunk:
+            raise ValueError("the request ends early")
+        body += chunk
+    return json.loads(body), descriptors[0]
+
+
+def _send_signal(pid: int, number: int) -> None:
+    """SIGKILL goes to the whole group, any other signal to its leader only."""
+    try:
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _enter(request: dict[str, Any], log: int) -> None:
+    """Makes this process look like a fresh one: descriptors, signals, folder, environment."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(nothing)
+    os.close(log)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    try:
+        os.chdir(request["folder"])
+    except OSError as error:
+        _give_up(f"cannot enter {request['folder']}: {error.strerror}")
+
+
+def _give_up(message: str) -> NoReturn:
+    os.write(2, f"{message}\n".encode())
+    os._exit(CANNOT_START)
+
+
+def run_command(request: dict[str, Any]) -> NoReturn:
+    """Becomes the command."""
+    argv = request["argv"]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], argv, request["environment"])  # noqa: S606
+    except OSError as error:
+        _give_up(f"cannot start {argv[0]}: {error.strerror}")
+
+
+def run_script(request: dict[str, Any]) -> None:
+    """Runs a Python script as ``python script.py`` would."""
+    script = str(Path(request["argv"][1]).absolute())
+    sys.argv = request["argv"][1:]
+    sys.path.insert(0, str(Path(script).parent))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:  # noqa: BLE001, handed to the hook that training code may set
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        sys.exit(1)
+
+
+def preload(imports: list[tuple[str, list[str]]]) -> None:
+    """Imports what scripts will import; a failure is the script's to meet."""
+    for module, names in imports:
+        try:
+            importlib.import_module(module)
+            __import__(module, fromlist=names)
+        except (Exception, SystemExit) as error:  # noqa: BLE001, the script will meet it
+            sys.stderr.write(f"{module} was not preloaded: {error!r}\n")
+
+
+def main(arguments: list[str]) -> None:
+    """Runs a nursery."""
+    if arguments[0] == "guard":
+        nursery = Nursery()
+        connection = socket.socket(fileno=int(arguments[1]))
+        request = nursery.start(connection) or nursery.serve()
+        if request is not None:
+            run_command(request)
+        return
+    path, lock, idle_seconds, ready, imports = arguments[1:]
+    if os.fork():
+        os._exit(0)  # the runner waits for this one only
+    sys.path.pop(0)
+    preload(json.loads(imports))
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads > 1:
+        os.write(int(ready), f"the imports started {threads - 1} threads".encode())
+        return
+    gc.collect()
+    gc.freeze()
+    nursery = Nursery(float(idle_seconds), lock)
+    nursery.listen(path)
+    os.write(int(ready), READY)
+    os.close(int(ready))
+    request = nursery.serve()
+    if request is not None:
+        run_script(request)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

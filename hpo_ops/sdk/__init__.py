@@ -1,0 +1,17 @@
+"""What training code imports; standard library only.
+
+from hpo_ops.sdk import trial
+
+model = build(**trial.params)
+trial.checkpointed(save=model.save, load=model.load)
+for step in trial.steps():              # resumes by itself
+    accuracy = train_one(model)
+    trial.report(step, accuracy)        # saves, and stops here if told to
+"""
+
+from hpo_ops.sdk.trial import Left, Trial
+
+__all__ = ["Left", "Trial", "trial"]
+
+trial = Trial()
+"""The trial that this process runs; nothing is read before it is first used."""

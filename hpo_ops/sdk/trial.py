@@ -1,0 +1,159 @@
+"""A trial as training code sees it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import NoReturn, Protocol, SupportsFloat
+
+from hpo_ops.protocol import Assignment, Outcome, ParamValue, Report, Workspace
+from hpo_ops.sdk.inside import Inside
+from hpo_ops.sdk.outside import Outside
+
+Saver = Callable[[Path], object]
+
+
+class Left(SystemExit):
+    """Ends the process with exit code 0: the trial was told to pause or stop, or is preempted."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(0)
+        self.reason = reason
+
+
+class Place(Protocol):
+    """Where training code runs: inside of a trial's workspace, or outside of any."""
+
+    assignment: Assignment
+    restored: Path | None
+
+    def start_clock(self) -> None: ...
+    def write(self, step: int, metrics: Mapping[str, float]) -> Report: ...
+    def checkpoint(self, step: int) -> AbstractContextManager[Path]: ...
+    def is_saved(self, step: int) -> bool: ...
+    def asked(self) -> tuple[Outcome, str] | None: ...
+    def leave(self, outcome: Outcome, step: int, reason: str) -> None: ...
+
+
+class Trial:
+    """One hyperparameter configuration; reads its assignment when it is first used.
+
+    Outside of a trial it warns once, takes its parameters from ``HPO_PARAMS`` (JSON), prints
+    reports and saves nothing, so that the same script runs on a desk.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = environment
+        self._savers: list[Saver] = []
+        self._last_step: int | None = None
+
+    @cached_property
+    def _place(self) -> Place:
+        workspace = Workspace.from_environment(self._environment)
+        return Outside(self._environment) if workspace is None else Inside(workspace)
+
+    @property
+    def params(self) -> Mapping[str, ParamValue]:
+        """The hyperparameters."""
+        return MappingProxyType(self._place.assignment.params)
+
+    @property
+    def seed(self) -> int:
+        """The seed of this trial, the same after every resume."""
+        return self._place.assignment.seed
+
+    @property
+    def number(self) -> int:
+        """The trial's number in its study."""
+        return self._place.assignment.trial
+
+    @property
+    def resources(self) -> Mapping[str, float]:
+        """What this process was given, for example ``{"gpu": 1}``."""
+        return MappingProxyType(self._place.assignment.resources)
+
+    @property
+    def fold(self) -> int | None:
+        """The cross-validation fold, where the study has folds."""
+        return self._place.assignment.fold
+
+    @property
+    def restored(self) -> Path | None:
+        """The folder of the checkpoint to go on from, or None for a fresh start."""
+        return self._place.restored
+
+    def checkpointed(self, *, save: Saver, load: Callable[[Path], object]) -> None:
+        """Registers how to save and load what training needs to go on.
+
+        Args:
+            save: Writes files into the folder it is given.
+            load: Reads them back. Called at once when there is a checkpoint to go on from.
+        """
+        self._savers.append(save)
+        if self._place.restored is not None:
+            load(self._place.restored)
+
+    def steps(self, total: int | None = None) -> Iterator[int]:
+        """Yields the steps that are left to train.
+
+        Args:
+            total: Number of steps that the training code wants; the study may ask for fewer.
+
+        Raises:
+            ValueError: Neither the study nor ``total`` says when to end.
+        """
+        place = self._place
+        limits = [last for last in (total, place.assignment.until_step) if last is not None]
+        if not limits:
+            raise ValueError("total is None, but must be a number: the study sets no last step")
+        first = int(place.restored.name) + 1 if place.restored else 1
+        self._last_step = min(limits)
+        place.start_clock()
+        yield from range(first, self._last_step + 1)
+
+    def report(
+        self, step: int, value: SupportsFloat | None = None, **metrics: SupportsFloat
+    ) -> None:
+        """Reports metrics after a step, saves a checkpoint when one is due, leaves when told to.
+
+        Args:
+            step: The step that was trained.
+            value: The study's first metric.
+            **metrics: Metrics by name.
+
+        Raises:
+            Left: The trial is to pause or stop, or is preempted; its state is saved.
+        """
+        place = self._place
+        assignment = place.assignment
+        named = {name: float(number) for name, number in metrics.items()}
+        if value is not None:
+            named[assignment.metrics[0]] = float(value)
+        if not named:
+            raise ValueError("no metric given: report(step, value) or report(step, accuracy=…)")
+        place.write(step, named)
+        is_last = step == (assignment.until_step if self._last_step is None else self._last_step)
+        if is_last or step % assignment.checkpoint_every == 0:
+            self._save(step)
+        if not is_last and (asked := place.asked()) is not None:
+            self._leave(step, *asked)
+
+    def checkpoint(self, step: int) -> AbstractContextManager[Path]:
+        """A folder to write a checkpoint into; it counts once the block has ended well."""
+        return self._place.checkpoint(step)
+
+    def _save(self, step: int) -> None:
+        if not self._savers or self._place.is_saved(step):
+            return
+        with self._place.checkpoint(step) as folder:
+            for save in self._savers:
+                save(folder)
+
+    def _leave(self, step: int, outcome: Outcome, reason: str) -> NoReturn:
+        self._save(step)
+        self._place.leave(outcome, step, reason)
+        raise Left(reason)
