@@ -208,6 +208,7 @@ class Study:
         trial.unit_seconds += seconds * (width.numerator / width.denominator)
         if trial.best_score is None or score > trial.best_score:
             trial.best_score = score
+            trial.best_step = step
             if self.best is None or self.best.best_score is None or score > self.best.best_score:
                 self.best = trial
                 self.stale = 0

@@ -59,6 +59,7 @@ class Trial:
     state: TrialState = TrialState.WAITING
     observations: list[Observation] = field(default_factory=list)
     best_score: float | None = None
+    best_step: int | None = None
     seconds: float = 0.0
     """Training time of all reported steps."""
     checkpoint_step: int = 0

@@ -1,4 +1,4 @@
-"""The gateway's HTTP client: for tasks and the CLI with their credentials, for agents with a token."""
+"""The gateway's HTTP client: for tasks and the CLI, and for agents with a token of one segment."""
 
 from __future__ import annotations
 

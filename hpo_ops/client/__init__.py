@@ -1,0 +1,40 @@
+"""The gateway's client and the shapes it speaks."""
+
+from hpo_ops.client.http import GatewayClient, SegmentClient
+from hpo_ops.client.messages import (
+    Best,
+    Group,
+    Progress,
+    Score,
+    StudyHandle,
+    StudyRequest,
+    TrialSummary,
+    Turn,
+    TurnKind,
+    Verdict,
+    VerdictKind,
+)
+from hpo_ops.client.segment import (
+    GatewayRefusedError,
+    GatewayUnreachableError,
+    SegmentGateway,
+)
+
+__all__ = [
+    "Best",
+    "GatewayClient",
+    "GatewayRefusedError",
+    "GatewayUnreachableError",
+    "Group",
+    "Progress",
+    "Score",
+    "SegmentClient",
+    "SegmentGateway",
+    "StudyHandle",
+    "StudyRequest",
+    "TrialSummary",
+    "Turn",
+    "TurnKind",
+    "Verdict",
+    "VerdictKind",
+]

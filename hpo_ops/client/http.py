@@ -1,0 +1,175 @@
+"""The gateway over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+
+from hpo_ops.client.messages import (
+    Best,
+    Group,
+    Progress,
+    Score,
+    StudyHandle,
+    StudyRequest,
+    TrialSummary,
+    Turn,
+    Verdict,
+)
+from hpo_ops.client.segment import GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.protocol import Checkpoint, Control, Report, Result
+
+logger = logging.getLogger(__name__)
+
+API = "/hpo/api/v1"
+PATIENCE_SECONDS = 300.0
+"""How long a task waits for a gateway that does not answer; an api-server restarts within it."""
+
+
+class Transport:
+    """Requests to the gateway, with one meaning for each way in which they can go wrong."""
+
+    def __init__(
+        self, url: str, token: str, *, timeout: float = 30.0, client: httpx.Client | None = None
+    ) -> None:
+        self._http = client or httpx.Client(base_url=url.rstrip("/"), timeout=timeout)
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
+        """Sends one request.
+
+        Raises:
+            GatewayUnreachableError: No answer, or one that says to try later.
+            GatewayRefusedError: The token is not accepted.
+            LookupError: There is no such thing.
+            ValueError: The gateway does not take what was sent; the message says why.
+        """
+        query = {name: value for name, value in query.items() if value is not None}
+        try:
+            answer = self._http.request(method, f"{API}{path}", json=body, params=query)
+        except httpx.TransportError as error:
+            raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        message = _message(answer)
+        if answer.status_code in (401, 403, 410):
+            raise GatewayRefusedError(message)
+        if answer.status_code == 404:
+            raise LookupError(message)
+        if answer.status_code < 500:
+            raise ValueError(message)
+        raise GatewayUnreachableError(f"{answer.status_code}: {message}")
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:500] or answer.reason_phrase
+    return detail if isinstance(detail, str) else str(detail)
+
+
+class SegmentClient:
+    """The gateway for the agent of one segment."""
+
+    def __init__(self, url: str, token: str, segment: str, *, timeout: float = 10.0) -> None:
+        self._transport = Transport(url, token, timeout=timeout)
+        self._path = f"/segments/{segment}"
+
+    def report(self, reports: Sequence[Report]) -> Control:
+        body = [report.to_dict() for report in reports]
+        return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
+
+    def finish(self, result: Result) -> None:
+        self._transport.request("POST", f"{self._path}/result", result.to_dict())
+
+
+class GatewayClient:
+    """The gateway for tasks and for the CLI. Waits a while for one that is restarting."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url
+        self._transport = Transport(url, token)
+        self._patience_seconds = patience_seconds
+        self._sleep = sleep
+
+    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
+        """Sends a request, again while the gateway is away. Every call is safe to repeat."""
+        give_up_at = time.monotonic() + self._patience_seconds
+        pause = 0.2
+        while True:
+            try:
+                return self._transport.request(method, path, body, **query)
+            except GatewayUnreachableError as error:
+                if time.monotonic() + pause > give_up_at:
+                    raise
+                logger.warning("the gateway is away, next try in %.1f s (%s)", pause, error)
+                self._sleep(pause)
+                pause = min(pause * 2, 5.0)
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def start_study(self, request: StudyRequest) -> StudyHandle:
+        return StudyHandle.from_dict(self.request("POST", "/studies", request.to_dict()))
+
+    def sample(self, study_id: int, round_number: int) -> Group:
+        return Group.from_dict(self.request("POST", f"/studies/{study_id}/rounds/{round_number}"))
+
+    def collect(self, study_id: int, round_number: int, scores: Sequence[Score]) -> Group:
+        path = f"/studies/{study_id}/rounds/{round_number}/scores"
+        return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
+
+    def turn(self, study_id: int, trial: int, key: str) -> Turn:
+        path = f"/studies/{study_id}/trials/{trial}/turn"
+        return Turn.from_dict(self.request("POST", path, key=key))
+
+    def finish_segment(self, segment: str, result: Result) -> None:
+        self.request("POST", f"/segments/{segment}/result", result.to_dict())
+
+    def verdict(self, study_id: int) -> Verdict:
+        return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))
+
+    def end_study(self, study_id: int, result: dict[str, Any]) -> None:
+        self.request("POST", f"/studies/{study_id}/end", result)
+
+    # -- people ------------------------------------------------------------------------------
+
+    def studies(self, limit: int = 20) -> list[Progress]:
+        return [Progress.from_dict(item) for item in self.request("GET", "/studies", limit=limit)]
+
+    def find(self, name: str, run_id: str | None = None) -> Progress:
+        return Progress.from_dict(self.request("GET", f"/names/{name}", run_id=run_id))
+
+    def progress(self, study_id: int) -> Progress:
+        return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))
+
+    def trials(self, study_id: int) -> list[TrialSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/trials")
+        return [TrialSummary.from_dict(item) for item in answer]
+
+    def best(self, study_id: int) -> Best | None:
+        answer = self.request("GET", f"/studies/{study_id}/best")
+        return Best.from_dict(answer) if answer else None
+
+    def events(self, study_id: int, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self.request(
+            "GET", f"/studies/{study_id}/events", after=after, limit=limit
+        )
+        return answer
+
+    def stop(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/stop", reason=reason)

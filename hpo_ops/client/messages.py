@@ -1,0 +1,167 @@
+"""The shapes that tasks, the CLI and the gateway exchange, besides those of the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from hpo_ops.core import TrialState
+from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest(Message):
+    """A study that a DAG run starts."""
+
+    config: dict[str, Any]
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyHandle(Message):
+    """How the tasks of a DAG run name their study."""
+
+    id: int
+    name: str
+    run_id: str
+    key: str
+    store: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Message):
+    """The trials of one round, and why they are these."""
+
+    round: int
+    members: list[dict[str, Any]]
+    reason: str
+
+
+class TurnKind(StrEnum):
+    """What a trial's task is to do now."""
+
+    RUN = "run"
+    WAIT = "wait"
+    DONE = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(Message):
+    """How a trial stands: what its task hands on by XCom."""
+
+    trial: int
+    state: TrialState
+    reason: str
+    step: int = 0
+    value: float | None = None
+    best_step: int | None = None
+    params: dict[str, ParamValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", TrialState(self.state))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Message):
+    """The answer to a trial's task that asks what to do now.
+
+    Attributes:
+        kind: Run a segment, wait to be woken, or be done.
+        reason: Why.
+        assignment: The segment to run.
+        token: What the segment's agent says who it is with.
+        score: How the trial stands, where it is done.
+    """
+
+    kind: TurnKind
+    reason: str
+    assignment: Assignment | None = None
+    token: str | None = None
+    score: Score | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", TurnKind(self.kind))
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        values = dict(data) if isinstance(data, dict) else {}
+        if values.get("assignment"):
+            values["assignment"] = Assignment.from_dict(values["assignment"])
+        if values.get("score"):
+            values["score"] = Score.from_dict(values["score"])
+        return super().from_dict(values)
+
+
+class VerdictKind(StrEnum):
+    """Whether a study goes on."""
+
+    GO_ON = "go on"
+    STOP = "stop"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Message):
+    """Whether a study goes on, and why."""
+
+    kind: VerdictKind
+    reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", VerdictKind(self.kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best(Message):
+    """The best trial of a study and its best checkpoint."""
+
+    trial: int
+    value: float
+    step: int
+    params: dict[str, ParamValue]
+    checkpoint_uri: str | None = None
+    checkpoint_step: int | None = None
+    checkpoint_value: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Message):
+    """How a study stands."""
+
+    id: int
+    name: str
+    run_id: str
+    dag_id: str
+    state: str
+    reason: str
+    metric: str
+    direction: str
+    trials: int
+    counts: dict[str, int]
+    seconds: float
+    best: Best | None = None
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        values = dict(data) if isinstance(data, dict) else {}
+        if values.get("best"):
+            values["best"] = Best.from_dict(values["best"])
+        return super().from_dict(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSummary(Message):
+    """A line of the list of trials."""
+
+    trial: int
+    state: TrialState
+    reason: str
+    step: int
+    value: float | None
+    best_step: int | None
+    params: dict[str, ParamValue]
+    segments: int
+    seconds: float | None
+    metrics: Metrics = field(default_factory=dict)

@@ -1,0 +1,7 @@
+"""The study file: models, errors that name the key, JSON Schema."""
+
+from hpo_ops.config.errors import StudyError
+from hpo_ops.config.load import load_study, parse_study
+from hpo_ops.config.study import Policy, StudyConfig
+
+__all__ = ["Policy", "StudyConfig", "StudyError", "load_study", "parse_study"]

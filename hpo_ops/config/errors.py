@@ -1,0 +1,84 @@
+"""Errors of a study file: what was found, what is allowed, where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+
+class StudyError(ValueError):
+    """A study file or trigger config that cannot be used, with every problem in it.
+
+    Attributes:
+        source: File or place that the study comes from.
+        problems: One sentence a problem.
+    """
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.source = source
+        self.problems = list(problems)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """One sentence for each problem that pydantic found, in the words of the study file."""
+    return [_sentence(detail, model) for detail in error.errors(include_url=False)]
+
+
+_RULES = {
+    "missing": "{key} is missing, but is required",
+    "greater_than_equal": "{key} is {found}, but must be {ge} or more",
+    "greater_than": "{key} is {found}, but must be above {gt}",
+    "less_than_equal": "{key} is {found}, but must be {le} or less",
+    "less_than": "{key} is {found}, but must be below {lt}",
+    "literal_error": "{key} is {found}, but must be {expected}",
+    "enum": "{key} is {found}, but must be {expected}",
+    "string_type": "{key} is {found}, but must be text",
+    "string_pattern_mismatch": "{key} is {found}, but must match {pattern}",
+    "string_too_short": "{key} is empty, but must not be",
+    "finite_number": "{key} is {found}, but must be a finite number",
+    "model_type": "{key} is {found}, but must be a mapping",
+}
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    kind = detail["type"]
+    context: dict[str, Any] = detail.get("ctx", {})
+    found = _shown(detail["input"])
+    if kind == "extra_forbidden":
+        return f"{key} is not a key that a study has{_near(detail['loc'], model)}"
+    if kind == "value_error":
+        # A rule on the whole study names its own subject; one on a part of a value starts at it.
+        message = str(context["error"])
+        return f"{key}{'' if message.startswith('.') or not key else ' '}{message}"
+    if rule := _RULES.get(kind):
+        return rule.format(key=key, found=found, **context)
+    if wanted := _KINDS.get(kind.split("_")[0]):
+        return f"{key} is {found}, but must be {wanted}"
+    return f"{key} is {found}: {detail['msg'][0].lower()}{detail['msg'][1:]}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """The allowed keys at a place, the nearest one first where there is one."""
+    current: Any = model
+    for part in location[:-1]:
+        field = current.model_fields.get(part) if hasattr(current, "model_fields") else None
+        current = field.annotation if field else None
+    if not hasattr(current, "model_fields"):
+        return ""
+    allowed = sorted(field.alias or name for name, field in current.model_fields.items())
+    close = get_close_matches(str(location[-1]), allowed, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{hint} (keys: {', '.join(allowed)})"

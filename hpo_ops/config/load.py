@@ -1,0 +1,75 @@
+"""Loading a study from a file or from plain data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.study import StudyConfig
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if key in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {key} is there twice", problem_mark=key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load_study(path: Path) -> StudyConfig:
+    """Reads a study file; its code folder becomes an absolute path.
+
+    Raises:
+        StudyError: The file cannot be read or used; names every problem.
+    """
+    source = str(path)
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  safe subclass
+    except OSError as error:
+        raise StudyError(source, [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise StudyError(source, [f"is not UTF-8 text: {error.reason}"]) from error
+    except yaml.YAMLError as error:
+        raise StudyError(source, [f"is not YAML: {_yaml_problem(error)}"]) from error
+    study = parse_study(data, source=source)
+    code = (path.parent / study.code).resolve()
+    if not code.is_dir():
+        raise StudyError(source, [f"code is {study.code!r}, but there is no folder {code}"])
+    return study.model_copy(update={"code": str(code)})
+
+
+def parse_study(data: object, *, source: str) -> StudyConfig:
+    """A study from plain data.
+
+    Raises:
+        StudyError: Names every problem with its key, value and rule.
+    """
+    if not isinstance(data, dict):
+        kind = "empty" if data is None else type(data).__name__
+        raise StudyError(source, [f"is {kind}, but must be a mapping of keys such as name, space"])
+    try:
+        return StudyConfig.model_validate(data)
+    except ValidationError as error:
+        raise StudyError(source, explain(error, StudyConfig)) from error
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error).replace("\n", " ")

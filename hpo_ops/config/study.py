@@ -1,0 +1,190 @@
+"""The study file as a model: what a user writes, checked at the door."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from hpo_ops.config.space import SpaceField, dump_parameter
+from hpo_ops.config.units import Duration
+from hpo_ops.core import Direction, Goal, Scheduler
+from hpo_ops.core.space import Space
+from hpo_ops.samplers import check_sampler
+from hpo_ops.schedulers import create_scheduler
+
+MAX_TRIALS = 100_000
+MAX_PARALLELISM = 1_000
+
+
+class Model(BaseModel):
+    """Strict about keys, frozen, with the documentation of a field beside it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+class Metric(Model):
+    """The number that the study looks at."""
+
+    name: Annotated[str, Field(min_length=1)] = "value"
+    """Name under which the training code reports it."""
+    direction: Direction
+    """Which way is better."""
+    target: float | None = None
+    """The study ends when a trial reaches this value."""
+
+
+class Policy(Model):
+    """A sampler or scheduler: a short name or ``module:Class``, and its options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    """A short name, or ``their.module:Class``."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+def _named(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+PolicyField = Annotated[Policy, BeforeValidator(_named)]
+
+
+class Budget(Model):
+    """How much the study may spend."""
+
+    wall: Duration | None = None
+    """Time from the start of the study after which no trial runs, such as 2h."""
+
+
+class Stop(Model):
+    """When the study ends before its trials are used up."""
+
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Trials in a row without a better value."""
+    failures: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Largest share of failed trials; looked at from the fifth finished trial on."""
+
+
+class Checkpoints(Model):
+    """Where checkpoints go and which are kept."""
+
+    store: str | None = None
+    """Address such as s3://bucket/prefix; the platform's own store if not given."""
+    every: Annotated[int, Field(ge=1)] = 1
+    """Steps between two checkpoints."""
+    keep: Annotated[int, Field(ge=1)] = 3
+    """Checkpoints of the best trials that stay after the study."""
+
+    @field_validator("store")
+    @classmethod
+    def _check_store(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"^(s3|file)://.+", value):
+            raise ValueError(f"is {value!r}, but must start with s3:// or file://")
+        return value
+
+
+class StudyConfig(Model):
+    """One search: space, metric, sampler, scheduler and budget."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,100}$")]
+    """Name of the study and of its DAG."""
+    description: str = ""
+    """What the study is for; shown in Airflow."""
+    code: str
+    """Folder with the training code, relative to the study file."""
+    command: Annotated[str, Field(min_length=1)]
+    """Command that trains one trial, run in the code folder."""
+    metric: Metric
+    space: SpaceField
+    sampler: PolicyField = Policy(name="tpe")
+    """Who proposes: tpe, random, or an Optuna sampler as module:Class."""
+    scheduler: PolicyField = Policy(name="default")
+    """Who runs and how long: default, asha, or module:Class."""
+    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
+    """Trials in all."""
+    parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 2
+    """Trials at the same time."""
+    flow: Literal["rounds"] = "rounds"
+    """Rounds of trials with a barrier between them."""
+    budget: Budget = Budget()
+    stop: Stop = Stop()
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    """How often a trial whose code failed is tried again from its last checkpoint."""
+    runner: Literal["local"] = "local"
+    """Where trials run: as processes of the Airflow worker."""
+    checkpoints: Checkpoints = Checkpoints()
+    grace: Duration = 30.0
+    """Time that a trial gets to save when it is paused or stopped."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Every random draw of the study comes from it."""
+    reproducible: bool = False
+    """Decide between rounds only, so that the same seed gives the same study."""
+
+    @field_validator("command")
+    @classmethod
+    def _check_command(cls, value: str) -> str:
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"is {value!r}, but must be a shell command ({error})") from error
+        if not words:
+            raise ValueError("is empty, but must be a shell command")
+        return value
+
+    @field_validator("code")
+    @classmethod
+    def _check_code(cls, value: str) -> str:
+        if not value or PurePosixPath(value) == PurePosixPath("/"):
+            raise ValueError(f"is {value!r}, but must be a folder")
+        return value
+
+    @field_serializer("space")
+    def _dump_space(self, space: Space) -> dict[str, Any]:
+        return {name: dump_parameter(parameter) for name, parameter in space.items()}
+
+    @model_validator(mode="after")
+    def _check_policies(self) -> Self:
+        self.create_scheduler()
+        check_sampler(self.sampler.name, self.sampler.options)
+        return self
+
+    def create_scheduler(self) -> Scheduler:
+        """The scheduler that the study names."""
+        return create_scheduler(self.scheduler.name, self.scheduler.options)
+
+    @property
+    def goal(self) -> Goal:
+        """What policies may know of the study."""
+        return Goal(
+            direction=self.metric.direction,
+            trials=self.trials,
+            target=self.metric.target,
+            deadline_seconds=self.budget.wall,
+            at_barrier=self.reproducible,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as plain data that `load` takes again."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,51 @@
+"""The gateway as a FastAPI app, mounted by Airflow's plugin or run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from hpo_ops import __version__
+from hpo_ops.gateway import routes
+from hpo_ops.gateway.access import Doorkeeper, Login
+from hpo_ops.gateway.studies import SegmentOverError, Studies
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (SegmentOverError, 410),
+    (LookupError, 404),
+    (ValueError, 422),
+)
+"""Errors of the rooms below as HTTP answers; each carries a sentence."""
+
+
+def create_app(studies: Studies, *, login: Login | None = None) -> FastAPI:
+    """The gateway.
+
+    Args:
+        studies: What it does.
+        login: Finds the person behind a request; without it only tokens are accepted.
+    """
+    app = FastAPI(
+        title="hpo-ops gateway",
+        version=__version__,
+        description="Studies, trials, segments and decisions.",
+        openapi_url="/api/v1/openapi.json",
+        docs_url="/api/docs",
+        redoc_url=None,
+    )
+    app.state.studies = studies
+    app.state.doorkeeper = Doorkeeper(studies.secret, login)
+    for router in (routes.tasks, routes.agents, routes.people):
+        app.include_router(router, prefix="/api/v1")
+    for kind, status in _STATUS:
+        app.add_exception_handler(kind, _answer(status))
+    return app
+
+
+def _answer(status: int) -> Callable[[Request, Exception], JSONResponse]:
+    def answer(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, status_code=status)
+
+    return answer

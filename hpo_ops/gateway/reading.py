@@ -1,0 +1,165 @@
+"""What people see of studies: progress, trials, the best, events. Reads only, takes no lock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import and_, func, select
+
+from hpo_ops.client import Best, Progress, TrialSummary
+from hpo_ops.core import Direction, TrialState
+from hpo_ops.ledger import Ledger, StudyRecord
+from hpo_ops.ledger.schema import (
+    checkpoints,
+    decisions,
+    events,
+    reports,
+    segments,
+    studies,
+    trials,
+)
+
+
+def progress(ledger: Ledger, record: StudyRecord) -> Progress:
+    """How a study stands."""
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(
+            select(trials.c.state, func.count())
+            .where(trials.c.study_id == record.id)
+            .group_by(trials.c.state)
+        ).all()
+        seconds = connection.execute(
+            select(
+                func.extract("epoch", func.coalesce(studies.c.ended_at, func.now()) - studies.c.at)
+            ).where(studies.c.id == record.id)
+        ).scalar_one()
+    counts: dict[str, int] = {state.value: 0 for state in TrialState}
+    counts.update({state: count for state, count in rows})
+    return Progress(
+        id=record.id,
+        name=record.name,
+        run_id=record.run_id,
+        dag_id=record.dag_id,
+        state=record.state,
+        reason=record.reason,
+        metric=record.config.metric.name,
+        direction=record.config.metric.direction.value,
+        trials=record.config.trials,
+        counts=counts,
+        seconds=float(seconds),
+        best=best(ledger, record),
+    )
+
+
+def best(ledger: Ledger, record: StudyRecord) -> Best | None:
+    """The trial with the best value, and the best of its checkpoints."""
+    maximize = record.config.metric.direction is Direction.MAXIMIZE
+    with ledger.engine.connect() as connection:
+        order = trials.c.value.desc() if maximize else trials.c.value.asc()
+        row = connection.execute(
+            select(trials)
+            .where(trials.c.study_id == record.id, trials.c.value.is_not(None))
+            .order_by(order, trials.c.number)
+            .limit(1)
+        ).one_or_none()
+        if row is None:
+            return None
+        saved_order = reports.c.value.desc() if maximize else reports.c.value.asc()
+        saved = connection.execute(
+            select(checkpoints.c.uri, checkpoints.c.step, reports.c.value)
+            .join(
+                reports,
+                and_(
+                    reports.c.study_id == checkpoints.c.study_id,
+                    reports.c.trial == checkpoints.c.trial,
+                    reports.c.step == checkpoints.c.step,
+                ),
+            )
+            .where(checkpoints.c.study_id == record.id, checkpoints.c.trial == row.number)
+            .order_by(saved_order, checkpoints.c.step)
+            .limit(1)
+        ).one_or_none()
+    return Best(
+        trial=row.number,
+        value=row.value,
+        step=row.best_step,
+        params=row.params,
+        checkpoint_uri=saved.uri if saved else None,
+        checkpoint_step=saved.step if saved else None,
+        checkpoint_value=saved.value if saved else None,
+    )
+
+
+def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
+    """The study's trials, by number."""
+    runs = (
+        select(
+            segments.c.trial,
+            func.count().label("segments"),
+            func.sum(
+                func.extract(
+                    "epoch", func.coalesce(segments.c.ended_at, func.now()) - segments.c.at
+                )
+            ).label("seconds"),
+        )
+        .where(segments.c.study_id == record.id)
+        .group_by(segments.c.trial)
+        .subquery()
+    )
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(
+            select(trials, runs.c.segments, runs.c.seconds)
+            .join(runs, runs.c.trial == trials.c.number, isouter=True)
+            .where(trials.c.study_id == record.id)
+            .order_by(trials.c.number)
+        ).all()
+    return [
+        TrialSummary(
+            trial=row.number,
+            state=TrialState(row.state),
+            reason=row.reason,
+            step=row.step,
+            value=row.value,
+            best_step=row.best_step,
+            params=row.params or {},
+            segments=row.segments or 0,
+            seconds=None if row.seconds is None else float(row.seconds),
+        )
+        for row in rows
+    ]
+
+
+def curve(ledger: Ledger, record: StudyRecord, trial: int) -> list[dict[str, Any]]:
+    """The reports of a trial, by step."""
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(
+            select(reports.c.step, reports.c.metrics, reports.c.seconds)
+            .where(reports.c.study_id == record.id, reports.c.trial == trial)
+            .order_by(reports.c.step)
+        )
+        return [dict(row._mapping) for row in rows]
+
+
+def decisions_of(ledger: Ledger, record: StudyRecord, trial: int) -> list[dict[str, Any]]:
+    """The decisions on a trial and their reasons, oldest first."""
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(
+            select(decisions.c.step, decisions.c.action, decisions.c.reason, decisions.c.at)
+            .where(decisions.c.study_id == record.id, decisions.c.trial == trial)
+            .order_by(decisions.c.id)
+        )
+        return [dict(row._mapping) for row in rows]
+
+
+def happened(
+    ledger: Ledger, record: StudyRecord, *, after: int, limit: int
+) -> list[dict[str, Any]]:
+    """Events after an id, oldest first."""
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(
+            select(events.c.id, events.c.at, events.c.kind, events.c.trial, events.c.data)
+            .where(events.c.study_id == record.id, events.c.id > after)
+            .order_by(events.c.id)
+            .limit(limit)
+        )
+        return [dict(row._mapping) for row in rows]

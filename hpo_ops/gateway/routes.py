@@ -1,0 +1,199 @@
+"""The gateway's routes: for the tasks of a DAG run, for agents, for people."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+
+from hpo_ops.client import (
+    Best,
+    Group,
+    Progress,
+    Score,
+    StudyHandle,
+    StudyRequest,
+    TrialSummary,
+    Turn,
+    Verdict,
+)
+from hpo_ops.gateway import reading
+from hpo_ops.gateway.access import Caller
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.ledger import StudyRecord
+from hpo_ops.protocol import Checkpoint, Control, Report, Result
+
+MAX_REPORTS = 10_000
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = await request.app.state.doorkeeper(request)
+    return caller
+
+
+def _studies(request: Request) -> Studies:
+    studies: Studies = request.app.state.studies
+    return studies
+
+
+Known = Annotated[Caller, Depends(_caller)]
+Service = Annotated[Studies, Depends(_studies)]
+
+# -- tasks -----------------------------------------------------------------------------------
+
+
+def _task(caller: Known) -> None:
+    caller.require_task()
+
+
+tasks = APIRouter(tags=["tasks"], dependencies=[Depends(_task)])
+
+
+@tasks.post("/studies")
+def start_study(request: StudyRequest, studies: Service) -> StudyHandle:
+    """Enters a study for a DAG run."""
+    return studies.start(request)
+
+
+@tasks.post("/studies/{study_id}/rounds/{number}")
+def sample(study_id: int, number: int, studies: Service) -> Group:
+    """The trials of a round."""
+    return studies.sample(study_id, number)
+
+
+@tasks.post("/studies/{study_id}/rounds/{number}/scores")
+def collect(study_id: int, number: int, scores: list[Score], studies: Service) -> Group:
+    """Takes in the scores of a round."""
+    return studies.collect(study_id, number, scores)
+
+
+@tasks.post("/studies/{study_id}/trials/{trial}/turn")
+def turn(study_id: int, trial: int, key: str, studies: Service) -> Turn:
+    """What a trial's task is to do now."""
+    return studies.turn(study_id, trial, key)
+
+
+@tasks.post("/studies/{study_id}/verdict")
+def verdict(study_id: int, studies: Service) -> Verdict:
+    """Whether the study goes on."""
+    return studies.verdict(study_id)
+
+
+@tasks.post("/studies/{study_id}/end")
+def end_study(study_id: int, result: dict[str, Any], studies: Service) -> None:
+    """Closes the study."""
+    studies.end(study_id, result)
+
+
+# -- agents ----------------------------------------------------------------------------------
+
+
+def _agent(segment: str, caller: Known) -> None:
+    caller.require_segment(segment)
+
+
+agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Depends(_agent)])
+
+
+@agents.post("/reports")
+def report(segment: str, reports: list[Report], studies: Service) -> Control:
+    """Takes reports in and says what the trial is to do."""
+    if len(reports) > MAX_REPORTS:
+        raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
+    return studies.report(segment, reports)
+
+
+@agents.post("/checkpoints")
+def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
+    """Takes in that a checkpoint is whole in the store."""
+    studies.checkpoint(segment, checkpoint)
+
+
+@agents.post("/result")
+def finish(segment: str, result: Result, studies: Service) -> None:
+    """Takes in how the segment ended."""
+    studies.finish(segment, result)
+
+
+# -- people ----------------------------------------------------------------------------------
+
+
+def _readable(study_id: int, caller: Known, studies: Service) -> StudyRecord:
+    record = studies.ledger.get(study_id)
+    caller.require_read(record.dag_id)
+    return record
+
+
+def _editable(study_id: int, caller: Known, studies: Service) -> StudyRecord:
+    record = studies.ledger.get(study_id)
+    caller.require_edit(record.dag_id)
+    return record
+
+
+Readable = Annotated[StudyRecord, Depends(_readable)]
+Editable = Annotated[StudyRecord, Depends(_editable)]
+people = APIRouter(tags=["people"])
+
+
+@people.get("/studies")
+def list_studies(
+    caller: Known, studies: Service, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[Progress]:
+    """The newest studies that the caller may see, newest first."""
+    records = [record for record in studies.ledger.recent(limit) if caller.may_read(record.dag_id)]
+    return [reading.progress(studies.ledger, record) for record in records]
+
+
+@people.get("/names/{name}")
+def find_study(name: str, caller: Known, studies: Service, run_id: str | None = None) -> Progress:
+    """The newest study of a name, or that of a DAG run."""
+    record = studies.ledger.find(name, run_id)
+    caller.require_read(record.dag_id)
+    return reading.progress(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}")
+def progress(record: Readable, studies: Service) -> Progress:
+    """How a study stands."""
+    return reading.progress(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/best")
+def best(record: Readable, studies: Service) -> Best | None:
+    """The best trial and its best checkpoint."""
+    return reading.best(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/trials")
+def trials(record: Readable, studies: Service) -> list[TrialSummary]:
+    """The study's trials."""
+    return reading.trial_summaries(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/trials/{trial}/reports")
+def reports(record: Readable, trial: int, studies: Service) -> list[dict[str, Any]]:
+    """The learning curve of a trial."""
+    return reading.curve(studies.ledger, record, trial)
+
+
+@people.get("/studies/{study_id}/trials/{trial}/decisions")
+def decisions(record: Readable, trial: int, studies: Service) -> list[dict[str, Any]]:
+    """The decisions on a trial, with their reasons."""
+    return reading.decisions_of(studies.ledger, record, trial)
+
+
+@people.get("/studies/{study_id}/events")
+def events(
+    record: Readable,
+    studies: Service,
+    after: int = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> list[dict[str, Any]]:
+    """What happened in a study, oldest first."""
+    return reading.happened(studies.ledger, record, after=after, limit=limit)
+
+
+@people.post("/studies/{study_id}/stop")
+def stop(record: Editable, caller: Known, studies: Service, reason: str = "") -> None:
+    """Asks a study to end: what runs saves and leaves, the best is published."""
+    studies.stop(record.id, reason or f"stopped by {caller.name}")

@@ -1,0 +1,89 @@
+"""Leases: the ledger's word that a trial holds some of a pool's capacity, until it expires."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from hpo_ops.ledger.schema import leases, pools
+
+LEASE_TIME = timedelta(seconds=120)
+"""How long a lease lasts when nobody renews it."""
+
+
+def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
+    """Says how much a pool has."""
+    connection.execute(
+        upsert(pools)
+        .values(name=pool, capacity=capacity)
+        .on_conflict_do_update(index_elements=["name"], set_={"capacity": capacity})
+    )
+
+
+def take(
+    connection: Connection,
+    *,
+    pool: str,
+    amount: float,
+    study_id: int,
+    trial: int,
+    segment_id: str,
+    at_most: int,
+) -> str | None:
+    """Takes some of a pool for a segment, or says why not.
+
+    The pool's row is locked, so that what is leased never exceeds what there is.
+
+    Args:
+        connection: A transaction.
+        pool: The pool's name.
+        amount: Units, or a fraction of one.
+        study_id: The study that asks.
+        trial: The trial that asks.
+        segment_id: The segment that will hold it.
+        at_most: Segments that the study may have at the same time.
+
+    Returns:
+        None where the lease was taken, else the reason why it was not.
+    """
+    capacity = connection.execute(
+        select(pools.c.capacity).where(pools.c.name == pool).with_for_update()
+    ).scalar_one_or_none()
+    if capacity is None:
+        raise LookupError(f"there is no pool {pool}")
+    connection.execute(
+        delete(leases).where(leases.c.pool == pool, leases.c.expires_at < func.now())
+    )
+    held, mine = connection.execute(
+        select(
+            func.coalesce(func.sum(leases.c.amount), 0.0),
+            func.count().filter(leases.c.study_id == study_id),
+        ).where(leases.c.pool == pool)
+    ).one()
+    if mine >= at_most:
+        return f"{mine} of {at_most} trials of the study run"
+    if held + amount > capacity + 1e-9:
+        return f"{held:g} of {capacity:g} in the pool {pool} are taken"
+    connection.execute(
+        leases.insert().values(
+            segment_id=segment_id,
+            study_id=study_id,
+            trial=trial,
+            pool=pool,
+            amount=amount,
+            expires_at=func.now() + LEASE_TIME,
+        )
+    )
+    return None
+
+
+def renew(connection: Connection, segment_id: str) -> bool:
+    """Keeps a lease for another while; False where it is gone."""
+    renewed = connection.execute(
+        update(leases)
+        .where(leases.c.segment_id == segment_id)
+        .values(expires_at=func.now() + LEASE_TIME)
+    )
+    return renewed.rowcount > 0

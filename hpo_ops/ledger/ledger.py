@@ -1,0 +1,163 @@
+"""The ledger: the database that knows everything that happened."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, create_engine, func, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from hpo_ops.config import StudyConfig, parse_study
+from hpo_ops.ledger import schema
+from hpo_ops.ledger.migrate import migrate
+from hpo_ops.ledger.session import StudyRecord, StudySession
+from hpo_ops.ledger.view import EventKind, LiveView
+
+MAX_VIEWS = 64
+"""Studies whose view a process keeps in memory."""
+
+
+class UnknownStudyError(LookupError):
+    """There is no such study."""
+
+
+class Ledger:
+    """Studies in PostgreSQL. Decisions of one study are serialised by a lock on its row."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._views: OrderedDict[int, LiveView] = OrderedDict()
+
+    @classmethod
+    def open(cls, url: str) -> Ledger:
+        """The ledger at an SQLAlchemy address; its schema is brought up to date."""
+        engine = create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
+        migrate(engine)
+        return cls(engine)
+
+    def start_study(self, config: StudyConfig, *, run_id: str, dag_id: str) -> StudyRecord:
+        """Enters a study; one that is there already stays as it is."""
+        with self.engine.begin() as connection:
+            entered = connection.execute(
+                upsert(schema.studies)
+                .values(name=config.name, run_id=run_id, dag_id=dag_id, config=config.to_dict())
+                .on_conflict_do_nothing()
+                .returning(schema.studies.c.id)
+            ).scalar_one_or_none()
+            if entered is not None:
+                connection.execute(
+                    schema.events.insert().values(
+                        study_id=entered,
+                        kind=EventKind.STUDY_STARTED.value,
+                        data={"config": config.to_dict()},
+                    )
+                )
+        return self.find(config.name, run_id)
+
+    def find(self, name: str, run_id: str | None = None) -> StudyRecord:
+        """A study by its name: the named run, or else the newest.
+
+        Raises:
+            UnknownStudyError: There is none.
+        """
+        table = schema.studies
+        query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(1)
+        if run_id is not None:
+            query = query.where(table.c.run_id == run_id)
+        with self.engine.connect() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            which = name if run_id is None else f"{name} with the run {run_id}"
+            raise UnknownStudyError(f"there is no study {which}")
+        return _record(row)
+
+    def get(self, study_id: int) -> StudyRecord:
+        """A study by its id."""
+        with self.engine.connect() as connection:
+            return _record(self._row(connection, study_id))
+
+    def recent(self, limit: int = 20) -> list[StudyRecord]:
+        """The newest studies, newest first."""
+        table = schema.studies
+        with self.engine.connect() as connection:
+            rows = connection.execute(select(table).order_by(table.c.id.desc()).limit(limit))
+            return [_record(row) for row in rows]
+
+    def study_of_segment(self, segment_id: str) -> tuple[int, int]:
+        """The study's id and the trial's number of a segment."""
+        table = schema.segments
+        with self.engine.connect() as connection:
+            row = connection.execute(
+                select(table.c.study_id, table.c.trial).where(table.c.id == segment_id)
+            ).one_or_none()
+        if row is None:
+            raise UnknownStudyError(f"there is no segment {segment_id}")
+        return row.study_id, row.trial
+
+    @contextmanager
+    def study(self, study_id: int) -> Iterator[StudySession]:
+        """One transaction on a study, which waits until no other has it."""
+        try:
+            with self.engine.begin() as connection:
+                row = self._row(connection, study_id, lock=True)
+                record = _record(row)
+                # Only the holder of the row's lock touches the view.
+                view = self._views.pop(study_id, None) or LiveView(record.config.goal)
+                view.study.goal = record.config.goal
+                now = connection.execute(
+                    select(func.extract("epoch", func.clock_timestamp() - row.at))
+                ).scalar_one()
+                yield StudySession(connection, record, view, float(now))
+                self._views[study_id] = view
+        except BaseException:
+            # The view may hold what was rolled back.
+            self._views.pop(study_id, None)
+            raise
+        while len(self._views) > MAX_VIEWS:
+            self._views.popitem(last=False)
+
+    @contextmanager
+    def asking(self, study_id: int) -> Iterator[None]:
+        """Asks of one study come one after the other, without holding the study's lock."""
+        with self.engine.begin() as connection:
+            connection.execute(
+                text("SELECT pg_advisory_xact_lock(:space, :study)"),
+                {"space": 0x61736B, "study": study_id},
+            )
+            yield
+
+    @staticmethod
+    def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:
+        query = select(schema.studies).where(schema.studies.c.id == study_id)
+        if lock:
+            query = query.with_for_update()
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            raise UnknownStudyError(f"there is no study with the id {study_id}")
+        return row
+
+
+def _record(row: Row[Any]) -> StudyRecord:
+    values = dict(row._mapping)
+    return StudyRecord(
+        id=values["id"],
+        name=values["name"],
+        run_id=values["run_id"],
+        dag_id=values["dag_id"],
+        config=_config(json.dumps(values["config"]), values["name"]),
+        state=values["state"],
+        reason=values["reason"],
+        started_at=values["at"],
+        ended_at=values["ended_at"],
+        result=values["result"],
+    )
+
+
+@lru_cache(maxsize=256)
+def _config(text: str, name: str) -> StudyConfig:
+    return parse_study(json.loads(text), source=f"study {name} in the ledger")

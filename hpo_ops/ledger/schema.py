@@ -1,0 +1,189 @@
+"""The ledger's tables. Optuna's own live beside them, in the database's default schema."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Sequence,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+SCHEMA = "hpo"
+metadata = MetaData(schema=SCHEMA)
+
+history = Sequence("history", metadata=metadata)
+"""One order for all that happened: events and reports draw their ids from it."""
+
+
+def _now() -> Column[object]:
+    return Column(
+        "at", DateTime(timezone=True), server_default=func.clock_timestamp(), nullable=False
+    )
+
+
+def _study() -> Column[object]:
+    return Column("study_id", ForeignKey("hpo.studies.id", ondelete="CASCADE"), nullable=False)
+
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("dag_id", Text, nullable=False),
+    Column("config", JSONB, nullable=False),
+    Column("state", Text, nullable=False, server_default="running"),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("result", JSONB),
+    Column("ended_at", DateTime(timezone=True)),
+    _now(),
+    UniqueConstraint("name", "run_id"),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    _study(),
+    Column("number", Integer, nullable=False),
+    Column("members", JSONB, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("collected_at", DateTime(timezone=True)),
+    _now(),
+    UniqueConstraint("study_id", "number"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    _study(),
+    Column("number", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("params", JSONB),
+    Column("seed", BigInteger, nullable=False),
+    Column("granted", Boolean, nullable=False, server_default="false"),
+    Column("until_step", Integer),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("preemptions", Integer, nullable=False, server_default="0"),
+    Column("step", Integer, nullable=False, server_default="0"),
+    Column("value", Double),
+    Column("best_step", Integer),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("told", Boolean, nullable=False, server_default="false"),
+    Column("ended_at", DateTime(timezone=True)),
+    _now(),
+    UniqueConstraint("study_id", "number"),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("from_step", Integer, nullable=False),
+    Column("until_step", Integer),
+    Column("runner", Text, nullable=False),
+    Column("outcome", Text),
+    Column("step", Integer),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("exit_code", Integer),
+    Column("ended_at", DateTime(timezone=True)),
+    _now(),
+    Index(
+        "one_open_segment",
+        "study_id",
+        "trial",
+        unique=True,
+        postgresql_where=text("outcome IS NULL"),
+    ),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("id", BigInteger, history, server_default=history.next_value(), nullable=False),
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("segment_id", Text, nullable=False),
+    Column("value", Double, nullable=False),
+    Column("metrics", JSONB, nullable=False),
+    Column("seconds", Double, nullable=False),
+    _now(),
+    UniqueConstraint("study_id", "trial", "step"),
+    Index("reports_in_order", "study_id", "id"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    _now(),
+    Index("decisions_of_trial", "study_id", "trial", "id"),
+)
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("capacity", Double, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("segment_id", Text, primary_key=True),
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("pool", Text, nullable=False),
+    Column("amount", Double, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    _now(),
+    Index("leases_of_pool", "pool"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("segment_id", Text, nullable=False),
+    Column("uri", Text, nullable=False),
+    Column("files", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    _now(),
+    UniqueConstraint("study_id", "trial", "step"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigInteger, history, server_default=history.next_value(), primary_key=True),
+    _study(),
+    Column("trial", Integer),
+    Column("kind", Text, nullable=False),
+    Column("data", JSONB, nullable=False),
+    _now(),
+    Index("events_in_order", "study_id", "id"),
+)

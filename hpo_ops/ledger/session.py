@@ -1,0 +1,283 @@
+"""One transaction on one study, its row locked: what may be written, and the view to decide on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from hpo_ops.config import StudyConfig
+from hpo_ops.core import Decision, Study, TrialState, derive_seed
+from hpo_ops.ledger import schema
+from hpo_ops.ledger.view import EventKind, LiveView
+from hpo_ops.protocol import Action, Checkpoint, ParamValue, Report, Result
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study's row."""
+
+    id: int
+    name: str
+    run_id: str
+    dag_id: str
+    config: StudyConfig
+    state: str
+    reason: str
+    started_at: datetime
+    ended_at: datetime | None
+    result: Mapping[str, Any] | None
+
+    @property
+    def key(self) -> str:
+        """The study's name in Optuna and in the checkpoint store."""
+        return f"{self.name}/{self.run_id}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == "running"
+
+
+class StudySession:
+    """Writes of one transaction. Reads of the view see them after `refresh`."""
+
+    def __init__(
+        self, connection: Connection, record: StudyRecord, view: LiveView, now: float
+    ) -> None:
+        self.connection = connection
+        self.record = record
+        self.now = now
+        self._view = view
+
+    @property
+    def view(self) -> Study:
+        """The study as policies see it, with everything written so far."""
+        self._view.refresh(self.connection, self.record.id)
+        return self._view.study
+
+    def event(self, kind: EventKind, trial: int | None = None, **data: Any) -> None:
+        """Appends to the history."""
+        self._insert(schema.events, kind=kind.value, trial=trial, data=data)
+
+    # -- the study ---------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """Asks the study to end: nothing new starts, what runs saves and leaves."""
+        if self.record.is_running:
+            self._update_study(state="stopping", reason=reason)
+            self.event(EventKind.STUDY_STOPPED, reason=reason)
+
+    def end(self, result: Mapping[str, Any]) -> None:
+        """The study is over."""
+        if self.record.state != "ended":
+            self._update_study(state="ended", result=dict(result), ended_at=func.now())
+            self.event(EventKind.STUDY_ENDED, reason=self.record.reason)
+
+    def _update_study(self, **values: Any) -> None:
+        table = schema.studies
+        self.connection.execute(update(table).where(table.c.id == self.record.id).values(**values))
+        known = {name: value for name, value in values.items() if name in ("state", "reason")}
+        self.record = StudyRecord(**{**self.record.__dict__, **known})
+
+    # -- rounds ------------------------------------------------------------------------------
+
+    def round(self, number: int) -> Row[Any] | None:
+        """A round's row, where it was sampled."""
+        table = schema.rounds
+        return self.connection.execute(
+            select(table).where(table.c.study_id == self.record.id, table.c.number == number)
+        ).one_or_none()
+
+    def add_round(self, number: int, members: Sequence[int], reason: str) -> None:
+        self._insert(schema.rounds, number=number, members=list(members), reason=reason)
+        self.event(EventKind.ROUND_SAMPLED, round=number, trials=list(members), reason=reason)
+
+    def collect_round(self, number: int) -> None:
+        table = schema.rounds
+        self.connection.execute(
+            update(table)
+            .where(table.c.study_id == self.record.id, table.c.number == number)
+            .values(collected_at=func.now())
+        )
+        self.event(EventKind.ROUND_COLLECTED, round=number)
+
+    # -- trials ------------------------------------------------------------------------------
+
+    def trial(self, number: int) -> Row[Any] | None:
+        """A trial's row."""
+        return self.trials([number]).get(number)
+
+    def trials(self, numbers: Sequence[int]) -> dict[int, Row[Any]]:
+        """The rows of some trials, by number."""
+        table = schema.trials
+        rows = self.connection.execute(
+            select(table)
+            .where(table.c.study_id == self.record.id, table.c.number.in_(numbers))
+            .order_by(table.c.number)
+        )
+        return {row.number: row for row in rows}
+
+    def add_trial(self) -> int:
+        """Reserves the next trial, without parameters yet."""
+        number = len(self.view.trials)
+        self._insert(
+            schema.trials,
+            number=number,
+            state=TrialState.WAITING.value,
+            seed=derive_seed(self.record.config.seed, "trial", number),
+        )
+        self.event(EventKind.TRIAL_ADDED, number)
+        return number
+
+    def propose(self, trial: int, params: Mapping[str, ParamValue]) -> None:
+        """Gives a trial its parameters."""
+        self.update_trial(trial, params=dict(params))
+        self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
+
+    def move_trial(self, trial: int, state: TrialState, reason: str, **values: Any) -> None:
+        """Puts a trial into a state."""
+        if state.is_finished:
+            values["ended_at"] = func.now()
+        self.update_trial(trial, state=state.value, reason=reason, **values)
+        self.event(EventKind.TRIAL_MOVED, trial, state=state.value, reason=reason)
+
+    def update_trial(self, trial: int, **values: Any) -> None:
+        table = schema.trials
+        self.connection.execute(
+            update(table)
+            .where(table.c.study_id == self.record.id, table.c.number == trial)
+            .values(**values)
+        )
+
+    def decide(self, trial: int, step: int, decision: Decision) -> None:
+        """Keeps a decision, unless it repeats the one before."""
+        table = schema.decisions
+        last = self.connection.execute(
+            select(table.c.action, table.c.reason)
+            .where(table.c.study_id == self.record.id, table.c.trial == trial)
+            .order_by(table.c.id.desc())
+            .limit(1)
+        ).one_or_none()
+        if last and (last.action, last.reason) == (decision.action.value, decision.reason):
+            return
+        self._insert(
+            table, trial=trial, step=step, action=decision.action.value, reason=decision.reason
+        )
+        if decision.action is not Action.CONTINUE:
+            self.event(
+                EventKind.DECIDED,
+                trial,
+                step=step,
+                action=decision.action.value,
+                reason=decision.reason,
+            )
+
+    # -- segments ----------------------------------------------------------------------------
+
+    def open_segment(self, trial: int) -> Row[Any] | None:
+        """The trial's segment that has not ended."""
+        table = schema.segments
+        return self.connection.execute(
+            select(table).where(
+                table.c.study_id == self.record.id,
+                table.c.trial == trial,
+                table.c.outcome.is_(None),
+            )
+        ).one_or_none()
+
+    def segment(self, segment_id: str) -> Row[Any] | None:
+        table = schema.segments
+        return self.connection.execute(
+            select(table).where(table.c.study_id == self.record.id, table.c.id == segment_id)
+        ).one_or_none()
+
+    def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
+        self._insert(schema.segments, id=segment_id, trial=trial, **values)
+        self.update_trial(trial, state=TrialState.RUNNING.value, reason="")
+        self.event(
+            EventKind.SEGMENT_STARTED,
+            trial,
+            segment=segment_id,
+            from_step=values["from_step"],
+            until_step=values["until_step"],
+        )
+
+    def end_segment(self, segment_id: str, trial: int, result: Result) -> None:
+        """Closes a segment and gives its lease back."""
+        table = schema.segments
+        self.connection.execute(
+            update(table)
+            .where(table.c.id == segment_id)
+            .values(
+                outcome=result.outcome.value,
+                step=result.step,
+                reason=result.reason,
+                exit_code=result.exit_code,
+                ended_at=func.now(),
+            )
+        )
+        self.connection.execute(
+            delete(schema.leases).where(schema.leases.c.segment_id == segment_id)
+        )
+        self.event(
+            EventKind.SEGMENT_ENDED,
+            trial,
+            segment=segment_id,
+            outcome=result.outcome.value,
+            step=result.step,
+            reason=result.reason,
+        )
+
+    # -- reports and checkpoints -------------------------------------------------------------
+
+    def add_reports(self, trial: int, segment_id: str, new: Sequence[Report]) -> None:
+        """Keeps reports; a step that is there already stays as it was."""
+        if not new:
+            return
+        metric = self.record.config.metric.name
+        self.connection.execute(
+            upsert(schema.reports).on_conflict_do_nothing(),
+            [
+                {
+                    "study_id": self.record.id,
+                    "trial": trial,
+                    "step": report.step,
+                    "segment_id": segment_id,
+                    "value": report.metrics[metric],
+                    "metrics": report.metrics,
+                    "seconds": report.seconds,
+                }
+                for report in new
+            ],
+        )
+
+    def add_checkpoint(self, trial: int, segment_id: str, checkpoint: Checkpoint) -> None:
+        added = self.connection.execute(
+            upsert(schema.checkpoints)
+            .values(
+                study_id=self.record.id,
+                trial=trial,
+                segment_id=segment_id,
+                **checkpoint.to_dict(),
+            )
+            .on_conflict_do_nothing()
+        )
+        if added.rowcount:
+            self.event(EventKind.CHECKPOINT, trial, step=checkpoint.step, bytes=checkpoint.bytes)
+
+    def curve(self, trial: int) -> list[tuple[int, float]]:
+        """The reported values of a trial, by step."""
+        table = schema.reports
+        rows = self.connection.execute(
+            select(table.c.step, table.c.value)
+            .where(table.c.study_id == self.record.id, table.c.trial == trial)
+            .order_by(table.c.step)
+        )
+        return [(row.step, row.value) for row in rows]
+
+    def _insert(self, table: Any, **values: Any) -> None:
+        self.connection.execute(insert(table).values(study_id=self.record.id, **values))

@@ -1,0 +1,125 @@
+"""A study's search: parameters asked of Optuna and results told to it, in its own tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import optuna
+
+from hpo_ops.core import Direction, TrialState, derive_seed
+from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
+from hpo_ops.protocol import ParamValue
+from hpo_ops.samplers.registry import create_sampler
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+logger = logging.getLogger(__name__)
+
+MAX_INTERMEDIATE_VALUES = 100
+"""Reports of a trial that Optuna is told of; a longer curve is thinned out evenly."""
+
+_STATES = {
+    TrialState.COMPLETED: optuna.trial.TrialState.COMPLETE,
+    TrialState.PRUNED: optuna.trial.TrialState.PRUNED,
+    TrialState.FAILED: optuna.trial.TrialState.FAIL,
+}
+
+
+def open_storage(url: str) -> BaseStorage:
+    """Optuna's storage on the ledger's database."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.storages.get_storage(
+        optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Asks and tells for one study. Trial n here is trial n in Optuna.
+
+    The caller sees to it that asks of one study come one after the other, in the order of numbers.
+    Everything may be repeated: an ask for a number that was already asked gives the same answer.
+    """
+
+    storage: BaseStorage
+    name: str
+    space: Space
+    direction: Direction
+    sampler: str
+    options: Mapping[str, Any]
+    seed: int
+
+    def ask(self, number: int) -> dict[str, ParamValue]:
+        """Parameters of trial ``number``."""
+        study = self._study(number)
+        try:
+            trial = optuna.trial.Trial(study, self._trial_id(number))
+        except KeyError:
+            trial = study.ask()
+            if trial.number != number:
+                raise ValueError(
+                    f"trial {number} was asked for, but {self.name} is at {trial.number} in Optuna"
+                ) from None
+        params: dict[str, ParamValue] = {}
+        for name, parameter in self.space.items():
+            if self.space.exists(name, params):
+                params[name] = _suggest(trial, name, parameter)
+        return params
+
+    def tell(
+        self,
+        number: int,
+        state: TrialState,
+        *,
+        value: float | None,
+        curve: Sequence[tuple[int, float]] = (),
+    ) -> None:
+        """Tells how a trial ended; a trial that was told already is left as it is."""
+        trial_id = self._trial_id(number)
+        if self.storage.get_trial(trial_id).state.is_finished():
+            return
+        for step, seen in _thinned(curve):
+            self.storage.set_trial_intermediate_value(trial_id, step, seen)
+        values = [value] if state is TrialState.COMPLETED and value is not None else None
+        self._study(number).tell(number, values, _STATES[state], skip_if_finished=True)
+
+    def _trial_id(self, number: int) -> int:
+        study_id = self.storage.get_study_id_from_name(self.name)
+        return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
+
+    def _study(self, number: int) -> optuna.Study:
+        """The study with a sampler whose draws depend on the study's seed and the trial alone."""
+        sampler = create_sampler(
+            self.sampler, self.options, seed=derive_seed(self.seed, "ask", number)
+        )
+        try:
+            return optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler)
+        except KeyError:
+            return optuna.create_study(
+                study_name=self.name,
+                storage=self.storage,
+                sampler=sampler,
+                direction=self.direction.value,
+                load_if_exists=True,
+            )
+
+
+def _suggest(trial: optuna.Trial, name: str, parameter: Parameter) -> ParamValue:
+    match parameter:
+        case Float(low=low, high=high, log=log, step=step):
+            return trial.suggest_float(name, low, high, log=log, step=step)
+        case Int(low=low, high=high, log=log, step=step):
+            return trial.suggest_int(name, low, high, log=log, step=step)
+        case Categorical(choices=choices):
+            return trial.suggest_categorical(name, choices)
+
+
+def _thinned(curve: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    if len(curve) <= MAX_INTERMEDIATE_VALUES:
+        return curve
+    stride = (len(curve) - 1) / (MAX_INTERMEDIATE_VALUES - 1)
+    return [curve[round(index * stride)] for index in range(MAX_INTERMEDIATE_VALUES)]

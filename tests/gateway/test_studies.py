@@ -1,0 +1,252 @@
+"""The life of a study on a real ledger, as its tasks and agents live it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import optuna
+import pytest
+
+from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind
+from hpo_ops.core import TrialState
+from hpo_ops.gateway import reading
+from hpo_ops.gateway.studies import SegmentOverError, Studies
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from tests.studies import study_data
+
+
+def start(studies: Studies, run_id: str = "run-1", **changes: Any) -> int:
+    request = StudyRequest(config=study_data(**changes), dag_id="small", run_id=run_id)
+    return studies.start(request).id
+
+
+def train(studies: Studies, turn: Turn, value: float) -> Action:
+    """Trains a segment as an agent would, one report a step, until told to leave or done."""
+    assignment = turn.assignment
+    assert assignment is not None
+    assert assignment.until_step is not None
+    action = Action.CONTINUE
+    step = assignment.from_step
+    while step < assignment.until_step and action is Action.CONTINUE:
+        step += 1
+        report = Report(step=step, metrics={"accuracy": value + step / 1000}, seconds=0.1)
+        action = studies.report(assignment.segment, [report]).action
+        saved = Checkpoint(step=step, uri=f"s3://x/{assignment.trial}/{step}", files=1, bytes=9)
+        studies.checkpoint(assignment.segment, saved)
+    outcome = Outcome.COMPLETED if action is Action.CONTINUE else Outcome.STOPPED
+    studies.finish(assignment.segment, Result(outcome=outcome, step=step))
+    return action
+
+
+def run_round(studies: Studies, study_id: int, number: int) -> list[Score]:
+    group = studies.sample(study_id, number)
+    scores = []
+    for member in group.members:
+        trial = member["trial"]
+        turn = studies.turn(study_id, trial, key=f"{number}/{trial}")
+        while turn.kind is TurnKind.RUN:
+            train(studies, turn, value=member["params"]["lr"])
+            turn = studies.turn(study_id, trial, key=f"{number}/{trial}/again")
+        assert turn.score is not None
+        scores.append(turn.score)
+    studies.collect(study_id, number, scores)
+    return scores
+
+
+def run_study(studies: Studies, study_id: int) -> int:
+    rounds = 0
+    while True:
+        run_round(studies, study_id, rounds)
+        rounds += 1
+        if studies.verdict(study_id).kind is VerdictKind.STOP:
+            return rounds
+
+
+def test_a_study_runs_all_its_trials_and_optuna_sees_them(studies: Studies, database: str) -> None:
+    study_id = start(studies)
+    assert run_study(studies, study_id) == 2
+    studies.end(study_id, {})
+
+    record = studies.ledger.get(study_id)
+    summaries = reading.trial_summaries(studies.ledger, record)
+    assert len(summaries) == 6
+    assert all(summary.state.is_finished for summary in summaries)
+    seen = optuna.load_study(study_name=record.key, storage=database).trials
+    assert [trial.params for trial in seen] == [summary.params for summary in summaries]
+    states = {"completed": "COMPLETE", "pruned": "PRUNED"}
+    assert [trial.state.name for trial in seen] == [
+        states[summary.state.value] for summary in summaries
+    ]
+    complete = [trial for trial in seen if trial.state.name == "COMPLETE"]
+    assert complete
+    for trial in complete:
+        assert trial.value == summaries[trial.number].value
+        assert len(trial.intermediate_values) == 9
+
+
+def test_the_best_trial_names_its_best_checkpoint(studies: Studies) -> None:
+    study_id = start(studies)
+    run_study(studies, study_id)
+    record = studies.ledger.get(study_id)
+    best = reading.best(studies.ledger, record)
+    assert best is not None
+    values = [summary.value for summary in reading.trial_summaries(studies.ledger, record)]
+    assert best.value == max(value for value in values if value is not None)
+    assert best.checkpoint_step == best.step
+    assert best.checkpoint_uri == f"s3://x/{best.trial}/{best.step}"
+
+
+def test_sampling_a_round_again_asks_for_no_new_trials(studies: Studies) -> None:
+    study_id = start(studies)
+    first = studies.sample(study_id, 0)
+    assert studies.sample(study_id, 0) == first
+    assert len(studies.ledger.get(study_id).config.space) == 2
+    with studies.ledger.study(study_id) as session:
+        assert len(session.view.trials) == 3
+
+
+def test_concurrent_asks_give_each_round_its_own_trials(studies: Studies) -> None:
+    study_id = start(studies, trials=12, parallelism=2)
+    with ThreadPoolExecutor(8) as pool:
+        groups = list(pool.map(lambda _: studies.sample(study_id, 0), range(8)))
+    assert all(group == groups[0] for group in groups)
+    assert [member["trial"] for member in groups[0].members] == [0, 1]
+
+
+def test_an_ask_that_crashed_after_optuna_is_found_again(studies: Studies) -> None:
+    study_id = start(studies)
+    with studies.ledger.study(study_id) as session:
+        session.add_round(0, [session.add_trial()], "reserved before the crash")
+        record = session.record
+    asked = studies._search(record).ask(0)  # and then the process was killed
+    group = studies.sample(study_id, 0)
+    assert [member["params"] for member in group.members] == [asked]
+
+
+def test_the_same_try_gets_the_same_segment_and_another_one_takes_over(studies: Studies) -> None:
+    study_id = start(studies)
+    studies.sample(study_id, 0)
+    first = studies.turn(study_id, 0, key="try 1")
+    assert studies.turn(study_id, 0, key="try 1").assignment == first.assignment
+    assert first.assignment is not None
+    studies.report(first.assignment.segment, [Report(step=1, metrics={"accuracy": 0.5})])
+    saved = Checkpoint(step=1, uri="s3://x/0/1", files=1, bytes=1)
+    studies.checkpoint(first.assignment.segment, saved)
+
+    second = studies.turn(study_id, 0, key="try 2")
+
+    assert second.assignment is not None
+    assert second.assignment.segment != first.assignment.segment
+    assert second.assignment.from_step == 1
+    with pytest.raises(SegmentOverError):
+        studies.report(first.assignment.segment, [])
+
+
+def test_a_result_is_absorbed_once_whoever_brings_it(studies: Studies) -> None:
+    study_id = start(studies, retries=5)
+    studies.sample(study_id, 0)
+    turn = studies.turn(study_id, 0, key="a")
+    assert turn.assignment is not None
+    failed = Result(outcome=Outcome.FAILED, reason="boom", exit_code=1)
+    studies.finish(turn.assignment.segment, failed)
+    studies.finish(turn.assignment.segment, failed)
+    with studies.ledger.study(study_id) as session:
+        row = session.trial(0)
+    assert row is not None
+    assert row.failures == 1
+
+
+def test_reports_that_come_twice_count_once(studies: Studies) -> None:
+    study_id = start(studies)
+    studies.sample(study_id, 0)
+    turn = studies.turn(study_id, 0, key="a")
+    assert turn.assignment is not None
+    batch = [Report(step=step, metrics={"accuracy": 0.1 * step}) for step in (1, 2)]
+    studies.report(turn.assignment.segment, batch)
+    studies.report(turn.assignment.segment, batch)
+    curve = reading.curve(studies.ledger, studies.ledger.get(study_id), 0)
+    assert [point["step"] for point in curve] == [1, 2]
+
+
+def test_failing_code_is_tried_again_as_often_as_the_study_says(studies: Studies) -> None:
+    study_id = start(studies, retries=1)
+    studies.sample(study_id, 0)
+    for key in ("first", "second"):
+        turn = studies.turn(study_id, 0, key=key)
+        assert turn.kind is TurnKind.RUN
+        assert turn.assignment is not None
+        studies.finish(turn.assignment.segment, Result(outcome=Outcome.FAILED, reason="boom"))
+    turn = studies.turn(study_id, 0, key="third")
+    assert turn.kind is TurnKind.DONE
+    assert turn.score is not None
+    assert turn.score.state is TrialState.FAILED
+    assert "boom" in turn.score.reason
+
+
+def test_a_target_ends_the_study_and_everything_that_runs(studies: Studies) -> None:
+    study_id = start(
+        studies, metric={"name": "accuracy", "direction": "maximize", "target": 0.9}
+    )
+    studies.sample(study_id, 0)
+    winner, other = (studies.turn(study_id, trial, key="a").assignment for trial in (0, 1))
+    assert winner is not None
+    assert other is not None
+    assert studies.report(other.segment, []).action is Action.CONTINUE
+    best = [Report(step=1, metrics={"accuracy": 0.95})]
+    assert studies.report(winner.segment, best).action is Action.STOP
+    assert studies.report(other.segment, []).action is Action.STOP
+    studies.finish(winner.segment, Result(outcome=Outcome.STOPPED, step=1))
+    studies.finish(other.segment, Result(outcome=Outcome.STOPPED, step=0))
+    verdict = studies.verdict(study_id)
+    assert verdict.kind is VerdictKind.STOP
+    assert verdict.reason == "target 0.9 reached: trial 0 has 0.95"
+    never_ran = studies.turn(study_id, 2, key="a").score
+    assert never_ran is not None
+    assert never_ran.state is TrialState.PRUNED
+    with studies.ledger.study(study_id) as session:
+        states = [trial.state for trial in session.view.trials]
+    assert states == [TrialState.COMPLETED, TrialState.PRUNED, TrialState.PRUNED]
+
+
+def test_the_same_seed_gives_the_same_study_twice(studies: Studies) -> None:
+    def run(run_id: str) -> list[tuple[object, ...]]:
+        study_id = start(
+            studies, run_id, reproducible=True, sampler="tpe", trials=14, parallelism=4
+        )
+        run_study(studies, study_id)
+        record = studies.ledger.get(study_id)
+        return [
+            (summary.params, summary.value, summary.state, summary.reason)
+            for summary in reading.trial_summaries(studies.ledger, record)
+        ]
+
+    first = run("one")
+    assert len(first) == 14
+    assert first == run("two")
+    assert {state for _, _, state, _ in first} == {TrialState.COMPLETED, TrialState.PRUNED}
+
+
+def test_a_view_folded_afresh_is_the_view_that_was_kept(studies: Studies) -> None:
+    study_id = start(studies)
+    run_study(studies, study_id)
+    with studies.ledger.study(study_id) as session:
+        kept = session.view.trials
+    studies.ledger._views.clear()
+    with studies.ledger.study(study_id) as session:
+        assert session.view.trials == kept
+
+
+def test_trials_past_the_parallelism_wait_with_a_reason(studies: Studies) -> None:
+    study_id = start(studies, trials=6, parallelism=3)
+    with studies.ledger.engine.begin() as connection:
+        from hpo_ops.ledger.leases import set_capacity
+
+        set_capacity(connection, "local", 2)
+    studies.sample(study_id, 0)
+    turns = [studies.turn(study_id, trial, key="a") for trial in range(3)]
+    assert [turn.kind for turn in turns] == [TurnKind.RUN, TurnKind.RUN, TurnKind.WAIT]
+    assert turns[2].reason == "2 of 2 in the pool local are taken"
+    assert turns[0].assignment is not None
+    studies.finish(turns[0].assignment.segment, Result(outcome=Outcome.COMPLETED, step=9))
+    assert studies.turn(study_id, 2, key="a").kind is TurnKind.RUN
