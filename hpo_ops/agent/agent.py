@@ -224,6 +224,10 @@ class Agent:
             return Result(
                 outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
             )
+        if self._is_refused:
+            return Result(
+                outcome=Outcome.PREEMPTED, step=step, reason=REFUSED, exit_code=exit_code
+            )
         return conclude(
             exit_code,
             said=read_result(self._workspace.result),

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SKIPPED = {"hpo_ops", "__future__"}
+LATER = {"torch": "torch._dynamo"}
+"""What a module imports only when it is first used; torch does so for its first optimiser."""
 
 Import = tuple[str, tuple[str, ...]]
 
@@ -32,6 +34,8 @@ def third_party_imports(script: Path) -> list[Import]:
                 waiting.append(local)
             elif top not in SKIPPED and top not in sys.stdlib_module_names:
                 found.setdefault(module, set()).update(names)
+                if top in LATER:
+                    found.setdefault(LATER[top], set())
     return [(module, tuple(sorted(names))) for module, names in sorted(found.items())]
 
 

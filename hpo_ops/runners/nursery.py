@@ -13,6 +13,8 @@ killed. When the nursery is killed, the kernel kills its children.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -25,6 +27,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,6 +47,7 @@ class Nursery:
         self._lock = lock
         self._listener: socket.socket | None = None
         self._connections: dict[int, socket.socket] = {}
+        self._descriptors: dict[int, int] = {}
         self._libc = ctypes.CDLL(None)
 
     def listen(self, path: str) -> None:
@@ -92,7 +96,8 @@ class Nursery:
         os.close(log)
         self._connections[pid] = connection
         self._selector.register(connection, selectors.EVENT_READ, ("connection", pid))
-        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, ("process", pid))
+        self._descriptors[pid] = os.pidfd_open(pid)
+        self._selector.register(self._descriptors[pid], selectors.EVENT_READ, ("process", pid))
         self._answer(pid, {"pid": pid})
         return None
 
@@ -101,11 +106,12 @@ class Nursery:
         self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.fileobj, int):
-                os.close(key.fileobj)
-            else:
-                key.fileobj.close()  # type: ignore[attr-defined]  # a socket, as registered above
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        for other in self._connections.values():
+            other.close()
+        if self._listener is not None:
+            self._listener.close()
         self._selector.close()
         connection.close()
 
@@ -127,10 +133,9 @@ class Nursery:
             pid, signal.SIGKILL
         )  # what is left of its group; the leader is not reaped yet
         _, status = os.waitpid(pid, 0)
-        for key in list(self._selector.get_map().values()):
-            if key.data == ("process", pid) and isinstance(key.fileobj, int):
-                self._selector.unregister(key.fileobj)
-                os.close(key.fileobj)
+        descriptor = self._descriptors.pop(pid)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
         self._answer(pid, {"exit_code": os.waitstatus_to_exitcode(status)})
         connection = self._connections.pop(pid)
         if connection.fileno() >= 0:
@@ -206,16 +211,16 @@ def _give_up(message: str) -> NoReturn:
 
 def run_command(request: dict[str, Any]) -> NoReturn:
     """Becomes the command."""
-    argv = request["argv"]
+    program = request["argv"][0]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(argv[0], argv, request["environment"])  # noqa: S606
+        os.execvpe(program, request["argv"], request["environment"])  # noqa: S606
     except OSError as error:
-        _give_up(f"cannot start {argv[0]}: {error.strerror}")
+        _give_up(f"cannot start {program}: {error.strerror}")
 
 
-def run_script(request: dict[str, Any]) -> None:
+def run_script(request: dict[str, Any]) -> NoReturn:
     """Runs a Python script as ``python script.py`` would."""
     script = str(Path(request["argv"][1]).absolute())
     sys.argv = request["argv"][1:]
@@ -224,14 +229,43 @@ def run_script(request: dict[str, Any]) -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
+    preloaded = set(sys.modules)
+    exit_code = _run_as_main(script)
+    _end(exit_code, preloaded)
+
+
+def _run_as_main(script: str) -> int:
     try:
         runpy.run_path(script, run_name="__main__")
-    except Exception as error:  # noqa: BLE001, handed to the hook that training code may set
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001, handed to the hook that training code may set
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != script:
             trace = trace.tb_next
         sys.excepthook(type(error), error.with_traceback(trace), trace)
-        sys.exit(1)
+        return 1
+    return 0
+
+
+def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
+    """Ends as an interpreter does, without taking the preloaded modules apart.
+
+    That alone takes most of a second with torch. Threads are joined, exit functions called, and
+    what the script left is destroyed, so that its open files are written out.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # as in multiprocessing
+    atexit._run_exitfuncs()
+    for name in set(sys.modules) - preloaded:
+        del sys.modules[name]
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(exit_code & 0xFF)
 
 
 def preload(imports: list[tuple[str, list[str]]]) -> None:
@@ -244,18 +278,18 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
             sys.stderr.write(f"{module} was not preloaded: {error!r}\n")
 
 
-def main(arguments: list[str]) -> None:
-    """Runs a nursery."""
-    if arguments[0] == "guard":
-        nursery = Nursery()
-        connection = socket.socket(fileno=int(arguments[1]))
-        request = nursery.start(connection) or nursery.serve()
-        if request is not None:
-            run_command(request)
-        return
-    path, lock, idle_seconds, ready, imports = arguments[1:]
+def guard(descriptor: str) -> None:
+    """Parents one command, for a connection that is already there."""
+    nursery = Nursery()
+    request = nursery.start(socket.socket(fileno=int(descriptor))) or nursery.serve()
+    if request is not None:
+        run_command(request)
+
+
+def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> None:
+    """Parents many scripts; detaches itself at once, since the runner waits for its start only."""
     if os.fork():
-        os._exit(0)  # the runner waits for this one only
+        os._exit(0)
     sys.path.pop(0)
     preload(json.loads(imports))
     threads = len(list(Path("/proc/self/task").iterdir()))
@@ -274,4 +308,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    {"guard": guard, "warm": warm}[sys.argv[1]](*sys.argv[2:])

@@ -63,5 +63,5 @@ def _read_params(environment: Mapping[str, str]) -> dict[str, bool | int | float
     except ValueError as error:
         raise ValueError(f"{PARAMS_VARIABLE} is {text!r}, but must be JSON ({error})") from error
     if not isinstance(params, dict):
-        raise ValueError(f"{PARAMS_VARIABLE} is {text!r}, but must be a JSON object")  # noqa: TRY004
+        raise ValueError(f"{PARAMS_VARIABLE} is {text!r}, but must be a JSON object")
     return params

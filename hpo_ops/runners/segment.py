@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
-from hpo_ops.agent.agent import Agent
+from hpo_ops.agent import Agent
 from hpo_ops.checkpoints import Checkpoints
-from hpo_ops.client import SegmentGateway
+from hpo_ops.client import GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import Assignment, Result, Workspace
-from hpo_ops.runners import LocalRunner
+from hpo_ops.runners.local import LocalRunner
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 3.0
 
 
 def run_segment(
@@ -38,18 +46,50 @@ def run_segment(
 
     Returns:
         How the segment ended; the gateway was told the same, if it could be reached.
+
+    Raises:
+        GatewayRefusedError: The segment belongs to someone else already.
+        OSError, obstore.exceptions.BaseError: The store is away and there is work to restore.
     """
     workspace = Workspace(root)
     shutil.rmtree(root, ignore_errors=True)
-    restored = None
-    upload = None
+    upload = restored = None
     if checkpoints is not None:
         upload = partial(checkpoints.upload, assignment.trial)
         if assignment.from_step > 0:
-            restored = checkpoints.restore(
-                assignment.trial, workspace.checkpoints, at_most=assignment.from_step
+            restored = _with_signs_of_life(
+                partial(
+                    checkpoints.restore,
+                    assignment.trial,
+                    workspace.checkpoints,
+                    at_most=assignment.from_step,
+                ),
+                gateway,
             )
     assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
     workspace.prepare(assignment)
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
     return runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
+
+
+def _with_signs_of_life(work: Callable[[], int | None], gateway: SegmentGateway) -> int | None:
+    """Does the work, which may take long, while the gateway hears that the segment is alive."""
+    future: Future[int | None] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001, raised again by result()
+            future.set_exception(error)
+
+    Thread(target=run, name="hpo-restore", daemon=True).start()
+    while True:
+        try:
+            return future.result(HEARTBEAT_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise
+            try:
+                gateway.report([])
+            except GatewayUnreachableError as error:
+                logger.warning("the gateway is away: %s", error)
