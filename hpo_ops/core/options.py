@@ -98,10 +98,12 @@ def _fit(where: str, value: object, choice: Any) -> tuple[bool, object]:
         return value is None, None
     if isinstance(choice, type) and issubclass(choice, Enum):
         known = {member.value: member for member in choice}
-        return value in known, known.get(value)
+        return isinstance(value, str) and value in known, known.get(str(value))
     if get_origin(choice) is tuple and isinstance(value, (list, tuple)):
         inner = get_args(choice)[0]
         return True, tuple(_convert(f"{where}[{i}]", item, inner) for i, item in enumerate(value))
+    if get_origin(choice) is Mapping:
+        return isinstance(value, Mapping), value
     return _fit_scalar(value, choice)
 
 
@@ -128,5 +130,7 @@ def _describe(choices: Iterable[Any]) -> str:
                 str: "text",
                 type(None): "null",
             }
-            names.append(words.get(choice, "a list"))
+            names.append(
+                words.get(choice, "a mapping" if get_origin(choice) is Mapping else "a list")
+            )
     return " or ".join(names)

@@ -8,11 +8,37 @@ from typing import cast
 from hpo_ops.core import Scheduler
 from hpo_ops.core.options import create_policy
 from hpo_ops.schedulers.asha import Asha
+from hpo_ops.schedulers.asha_promoting import AshaPromoting
+from hpo_ops.schedulers.asha_speculative import AshaSpeculative
+from hpo_ops.schedulers.bandit import Bandit
 from hpo_ops.schedulers.default import Default
+from hpo_ops.schedulers.early_term import EarlyTerm
+from hpo_ops.schedulers.halving import Halving
+from hpo_ops.schedulers.hyperband import Hyperband
+from hpo_ops.schedulers.hypersched import HyperSched
+from hpo_ops.schedulers.median import Median
+from hpo_ops.schedulers.patient import Patient
+from hpo_ops.schedulers.pbt import Pbt
+from hpo_ops.schedulers.percentile import Percentile
+from hpo_ops.schedulers.pop import Pop
+from hpo_ops.schedulers.threshold import Threshold
 
 SCHEDULERS: Mapping[str, type[Scheduler]] = {
-    "default": Default,
     "asha": Asha,
+    "asha_promoting": AshaPromoting,
+    "asha_speculative": AshaSpeculative,
+    "bandit": Bandit,
+    "default": Default,
+    "early_term": EarlyTerm,
+    "halving": Halving,
+    "hyperband": Hyperband,
+    "hypersched": HyperSched,
+    "median": Median,
+    "patient": Patient,
+    "pbt": Pbt,
+    "percentile": Percentile,
+    "pop": Pop,
+    "threshold": Threshold,
 }
 """The schedulers with a short name; the fields of each class are its options."""
 
@@ -34,4 +60,22 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
     return cast(Scheduler, create_policy("scheduler", SCHEDULERS, name, options))
 
 
-__all__ = ["SCHEDULERS", "Asha", "Default", "create_scheduler"]
+__all__ = [
+    "SCHEDULERS",
+    "Asha",
+    "AshaPromoting",
+    "AshaSpeculative",
+    "Bandit",
+    "Default",
+    "EarlyTerm",
+    "Halving",
+    "HyperSched",
+    "Hyperband",
+    "Median",
+    "Patient",
+    "Pbt",
+    "Percentile",
+    "Pop",
+    "Threshold",
+    "create_scheduler",
+]

@@ -1,4 +1,4 @@
-"""Filling free places: trials that wait come first, by number, then new ones."""
+"""Filling free places: trials that wait come first, then new ones."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ UntilStep = Callable[[int], int | None]
 
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
-    """The paused and waiting trials with the lowest numbers, at most so many."""
+    """The first paused and waiting trials by label, then by number, at most so many."""
     waiting: Iterable[Trial] = chain(
         study.in_state(TrialState.PAUSED).values(), study.in_state(TrialState.WAITING).values()
     )
-    return nsmallest(max(count, 0), waiting, key=lambda trial: trial.number)
+    return nsmallest(max(count, 0), waiting, key=by_priority)
+
+
+def by_priority(trial: Trial) -> tuple[bool, float, int]:
+    """Sorts trials with a label first, greatest first, and those without by number."""
+    return trial.priority is None, -(trial.priority or 0.0), trial.number
 
 
 def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
-    """A group of paused and waiting trials by number, then of new ones, as many as are free."""
+    """A group of paused and waiting trials, then of new ones, as many as are free."""
     if free <= 0:
         return TrialGroup((), "no place is free")
-    members = [
-        Member(trial=trial.number, until_step=until_step(trial.step), reason=resume_reason(trial))
-        for trial in waiting_trials(study, free)
-    ]
+    members = [resume(trial, until_step(trial.step)) for trial in waiting_trials(study, free)]
     return add_new(study, members, free, until_step(0))
 
 
@@ -36,6 +38,11 @@ def resume_reason(trial: Trial) -> str:
     if trial.state is TrialState.WAITING:
         return f"trial {trial.number} waits for its first segment"
     return f"trial {trial.number} goes on from step {trial.step}"
+
+
+def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
+    """A place for a paused or waiting trial."""
+    return Member(trial=trial.number, until_step=until_step, reason=reason or resume_reason(trial))
 
 
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:

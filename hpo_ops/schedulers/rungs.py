@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
 from functools import cache
 
-from hpo_ops.core import Trial
+from hpo_ops.core import Ranking, Study, Trial, TrialState
 
 
 @cache
@@ -26,13 +28,75 @@ def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 
 def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
     """The rungs that the trial's last report was the first to reach or pass, lowest first."""
-    if not trial.observations:
+    seen = trial.observations
+    if not seen:
         return ()
-    step = trial.step
-    before = trial.observations[-2].step if len(trial.observations) > 1 else -1
-    return tuple(rung for rung in rungs if before < rung <= step)
+    before = bisect_right(rungs, seen[-2].step) if len(seen) > 1 else 0
+    return rungs[before : bisect_right(rungs, seen[-1].step)]
 
 
 def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
     """The first rung above a step, or the last step of all."""
     return next((rung for rung in rungs if rung > step), max_steps)
+
+
+class RungIndex:
+    """Scores at each rung of each bracket, and who is paused where, kept up with the study.
+
+    A trial whose last report reached a rung waits there; one that was interrupted between two
+    rungs waits for a place only.
+    """
+
+    def __init__(
+        self, brackets: tuple[tuple[int, ...], ...], bracket_of: Callable[[int], int]
+    ) -> None:
+        self._brackets = brackets
+        self._bracket_of = bracket_of
+        self._rankings = [{rung: Ranking() for rung in rungs} for rungs in brackets]
+        self._paused: list[dict[int, list[tuple[float, int]]]] = [
+            {rung: [] for rung in rungs} for rungs in brackets
+        ]
+        self.interrupted: dict[int, Trial] = {}
+        """Trials that are paused between two rungs, by number."""
+        self._waits: dict[int, tuple[int, tuple[float, int]]] = {}
+
+    def ranking(self, rung: int, bracket: int = 0) -> Ranking:
+        """The scores that trials of a bracket first had at or after a rung."""
+        return self._rankings[bracket][rung]
+
+    def paused_at(self, rung: int, bracket: int = 0) -> Iterator[tuple[float, int]]:
+        """Score and number of each trial that waits at a rung, best first, then by number."""
+        for score, number in reversed(self._paused[bracket][rung]):
+            yield score, -number
+
+    def reported(self, trial: Trial, before: int) -> None:
+        bracket = self._bracket_of(trial.number)
+        rungs = self._brackets[bracket]
+        step = trial.step
+        for rung in rungs[bisect_left(rungs, before + 1) : bisect_right(rungs, step)]:
+            self._rankings[bracket][rung].add(trial.observations[-1].score)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        if before is TrialState.PAUSED:
+            self._forget(trial)
+        if trial.state is TrialState.PAUSED:
+            bracket = self._bracket_of(trial.number)
+            crossed = crossed_rungs(trial, self._brackets[bracket])
+            if not crossed:
+                self.interrupted[trial.number] = trial
+                return
+            entry = (trial.observations[-1].score, -trial.number)
+            insort(self._paused[bracket][crossed[-1]], entry)
+            self._waits[trial.number] = (crossed[-1], entry)
+
+    def _forget(self, trial: Trial) -> None:
+        self.interrupted.pop(trial.number, None)
+        if trial.number in self._waits:
+            rung, entry = self._waits.pop(trial.number)
+            waiting = self._paused[self._bracket_of(trial.number)][rung]
+            del waiting[bisect_left(waiting, entry)]
+
+
+def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex:
+    """The study's index of these rungs, all trials in one bracket."""
+    return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0))

@@ -62,6 +62,9 @@ class Live:
             self.study.start(number)
             self.until[number] = member.until_step
         assert len(self.study.trials) <= self.study.goal.trials
+        for number in group.dropped:
+            assert before[number] in (TrialState.WAITING, TrialState.PAUSED)
+            self.study.move(number, TrialState.PRUNED)
 
     def advance(self) -> None:
         self.now += 10.0
@@ -178,7 +181,7 @@ class SchedulerContract:
         scheduler: Any = self.make()
         for item in fields(scheduler):
             with pytest.raises(ValueError, match=rf"scheduler\.{item.name} is .*, but must be "):
-                create_scheduler(self.name, {**self.options, item.name: {"a": "mapping"}})
+                create_scheduler(self.name, {**self.options, item.name: b"bytes"})
 
     def test_a_score_that_is_no_number_does_not_break_it(self) -> None:
         study = Study(Goal(trials=5))

@@ -1,0 +1,60 @@
+"""HyperSched's admission rule: no trial starts that cannot beat the leader in time."""
+
+from __future__ import annotations
+
+import math
+
+from hpo_ops.core import Ranking, Study, Trial, TrialState
+
+
+def admission_bound(
+    *, furthest_seconds: float, eta: int, step_seconds: float, max_steps: int
+) -> float:
+    """Study time that a new trial needs to matter: min(furthest.time * eta, step time * R).
+
+    >>> admission_bound(furthest_seconds=300, eta=4, step_seconds=20, max_steps=100)
+    1200
+    """
+    return min(furthest_seconds * eta, step_seconds * max_steps)
+
+
+def should_start(seconds_left: float, bound: float) -> bool:
+    """Whether there is time for a new trial; at equality there is not, as on the slides."""
+    return seconds_left > bound
+
+
+class PaceIndex:
+    """How long the furthest trial has trained, and how long a step takes, kept up."""
+
+    def __init__(self) -> None:
+        self.furthest_seconds = 0.0
+        self._seconds = Ranking()
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Median time of a step on one unit; None before the first report."""
+        return self._seconds.quantile(0.5) if len(self._seconds) else None
+
+    def reported(self, trial: Trial, before: int) -> None:
+        last = trial.observations[-1]
+        steps = last.step - max(before, 0)
+        if steps > 0:
+            self._seconds.add(last.seconds * float(last.width) / steps)
+        self.furthest_seconds = max(self.furthest_seconds, trial.seconds)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        """Nothing: time counts whatever became of a trial."""
+
+
+def study_bound(study: Study, *, eta: int, max_steps: int) -> float:
+    """The bound of a study as it is now; below every time before the first report."""
+    pace = study.index("pace", PaceIndex)
+    seconds = pace.step_seconds
+    if seconds is None:
+        return -math.inf
+    return admission_bound(
+        furthest_seconds=pace.furthest_seconds,
+        eta=eta,
+        step_seconds=seconds,
+        max_steps=max_steps,
+    )

@@ -1,0 +1,116 @@
+"""ASHA in its promoting form: trials pause at each rung until they are among the best there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.options import check_at_least
+from hpo_ops.schedulers.places import add_new, by_priority, resume
+from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, rung_index, rung_steps
+
+UntilStep = Callable[[Study, int], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AshaPromoting:
+    """Pauses a trial at a rung unless it is among the best 1/eta there, and may resume it later.
+
+    Asynchronous successive halving, Li et al., "A System for Massively Parallel Hyperparameter
+    Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), algorithm 2: a free place goes to a
+    trial that can be promoted, looking from the top rung down, else to a new one at the bottom.
+    As in HyperSched's code, a trial that is among the best when it arrives goes on at once.
+
+    Departures: when all trials have been started, nothing runs and none is whole, the best of
+    those that wait goes on, so that a study ends with a whole trial. Trials that were interrupted
+    between two rungs come first.
+
+    Example:
+        >>> AshaPromoting(max_steps=27).rungs
+        (1, 3, 9, 27)
+
+    Attributes:
+        min_steps: Steps before the first judgement (r).
+        max_steps: Steps of a whole trial (R).
+        eta: One of so many goes on from each rung (η).
+    """
+
+    min_steps: int = 1
+    max_steps: int
+    eta: int = 3
+
+    def __post_init__(self) -> None:
+        check_at_least("min_steps", self.min_steps, 1)
+        check_at_least("max_steps", self.max_steps, self.min_steps)
+        check_at_least("eta", self.eta, 2)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The steps at which trials are judged; at the last one they are whole."""
+        return rung_steps(self.min_steps, self.max_steps, self.eta)
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        if free <= 0:
+            return TrialGroup((), "no place is free")
+        members = interrupted_members(study, self.rungs, free, self.until_step)
+        for rung, number in self._promotable(study):
+            if len(members) == free:
+                break
+            trial = study.trials[number]
+            reason = f"trial {number} is promoted from step {rung}"
+            members.append(resume(trial, self.until_step(study, trial.step), reason))
+        group = add_new(study, members, free, self.until_step(study, 0))
+        return group if group.members else self._last_resort(study, group)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        if trial.step >= self.max_steps:
+            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
+        crossed = crossed_rungs(trial, self.rungs)
+        if not crossed:
+            return Decision(Action.CONTINUE, f"no rung at step {trial.step}")
+        rung, score = crossed[-1], trial.observations[-1].score
+        ranking = rung_index(study, self.rungs).ranking(rung)
+        rank, top = ranking.better_than(score) + 1, len(ranking) // self.eta
+        reason = f"rank {rank} of {len(ranking)} at step {rung}, top {top} go on"
+        return Decision(Action.CONTINUE if rank <= top else Action.PAUSE, reason)
+
+    def until_step(self, study: Study, step: int) -> int:
+        """The last step of a segment that starts from a step."""
+        if study.goal.at_barrier:
+            return next_rung(step, self.rungs, self.max_steps)
+        return self.max_steps
+
+    def _promotable(self, study: Study) -> Iterator[tuple[int, int]]:
+        index = rung_index(study, self.rungs)
+        for rung in reversed(self.rungs):
+            ranking = index.ranking(rung)
+            top = len(ranking) // self.eta
+            for score, number in index.paused_at(rung):
+                if ranking.better_than(score) + 1 > top:
+                    break
+                yield rung, number
+
+    def _last_resort(self, study: Study, group: TrialGroup) -> TrialGroup:
+        if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
+            if study.in_state(TrialState.PAUSED):
+                return TrialGroup((), "no paused trial is among the best of its rung")
+            return group
+        index = rung_index(study, self.rungs)
+        for rung in reversed(self.rungs):
+            for _, number in index.paused_at(rung):
+                trial = study.trials[number]
+                reason = f"trial {number} is the best that waits and none is whole"
+                member = resume(trial, self.until_step(study, trial.step), reason)
+                return TrialGroup((member,), "all have been started and none is whole")
+        return group
+
+
+def interrupted_members(
+    study: Study, rungs: tuple[int, ...], free: int, until_step: UntilStep
+) -> list[Member]:
+    """Places for trials that were interrupted between rungs, and for those that never ran."""
+    index: RungIndex = rung_index(study, rungs)
+    trials = [*index.interrupted.values(), *study.in_state(TrialState.WAITING).values()]
+    trials.sort(key=by_priority)
+    return [resume(trial, until_step(study, trial.step)) for trial in trials[:free]]

@@ -1,0 +1,112 @@
+"""Hyperband: successive halving in brackets that start with few and with many steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+
+from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core.options import check_at_least
+from hpo_ops.schedulers.places import add_new, resume, waiting_trials
+from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, rung_steps
+
+
+@cache
+def bracket_sizes(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
+    """Trials of each bracket, the one with the most halvings first: ceil((S+1) eta^s / (s+1)).
+
+    >>> bracket_sizes(1, 81, 3)
+    (81, 34, 15, 8, 5)
+    """
+    most = len(rung_steps(min_steps, max_steps, eta)) - 1
+    return tuple(-(-(most + 1) * eta**s // (s + 1)) for s in range(most, -1, -1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyperband:
+    """Runs brackets of successive halving, from many trials with few first steps to few with all.
+
+    Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR
+    2018 (https://arxiv.org/abs/1603.06560).
+
+    Departures: inside a bracket trials are judged as they arrive (as ASHA does, and Optuna's
+    Hyperband), so that nobody waits; a trial's bracket follows from its number, in the sizes and
+    order of the paper, over and over.
+
+    Example:
+        >>> Hyperband(max_steps=27).brackets
+        ((1, 3, 9, 27), (3, 9, 27), (9, 27), (27,))
+
+    Attributes:
+        min_steps: Steps before the first judgement in the first bracket.
+        max_steps: Steps of a whole trial (R).
+        eta: One of so many goes on from each rung (η).
+    """
+
+    min_steps: int = 1
+    max_steps: int
+    eta: int = 3
+
+    def __post_init__(self) -> None:
+        check_at_least("min_steps", self.min_steps, 1)
+        check_at_least("max_steps", self.max_steps, self.min_steps)
+        check_at_least("eta", self.eta, 2)
+
+    @property
+    def brackets(self) -> tuple[tuple[int, ...], ...]:
+        """The rungs of each bracket."""
+        rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
+        return tuple(rungs[first:] for first in range(len(rungs)))
+
+    def bracket_of(self, number: int) -> int:
+        """The bracket that a trial is in."""
+        sizes = bracket_sizes(self.min_steps, self.max_steps, self.eta)
+        place = number % sum(sizes)
+        bracket = 0
+        while place >= sizes[bracket]:
+            place -= sizes[bracket]
+            bracket += 1
+        return bracket
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        if free <= 0:
+            return TrialGroup((), "no place is free")
+        members = [
+            resume(trial, self._until_step(study, trial.number, trial.step))
+            for trial in waiting_trials(study, free)
+        ]
+        group = add_new(study, members, free, self.max_steps)
+        numbers = count(len(study.trials))
+        return replace(
+            group,
+            members=tuple(
+                member
+                if member.trial is not None
+                else replace(member, until_step=self._until_step(study, next(numbers), 0))
+                for member in group.members
+            ),
+        )
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        if trial.step >= self.max_steps:
+            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
+        bracket = self.bracket_of(trial.number)
+        index = study.index(("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of))
+        reason = f"no rung at step {trial.step}"
+        for rung in crossed_rungs(trial, self.brackets[bracket]):
+            ranking = index.ranking(rung, bracket)
+            if len(ranking) < 3:
+                reason = f"fewer than two earlier results at step {rung} of bracket {bracket}"
+                continue
+            rank = ranking.better_than(trial.observations[-1].score) + 1
+            top = max(1, len(ranking) // self.eta)
+            reason = f"rank {rank} of {len(ranking)} at step {rung} of bracket {bracket}"
+            if rank > top:
+                return Decision(Action.STOP, f"{reason}, top {top} go on")
+        return Decision(Action.CONTINUE, reason)
+
+    def _until_step(self, study: Study, number: int, step: int) -> int:
+        if study.goal.at_barrier:
+            return next_rung(step, self.brackets[self.bracket_of(number)], self.max_steps)
+        return self.max_steps

@@ -1,0 +1,98 @@
+"""HyperSched: ASHA with a deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.options import check_at_least
+from hpo_ops.schedulers.admission import should_start, study_bound
+from hpo_ops.schedulers.asha import Asha
+from hpo_ops.schedulers.asha_promoting import AshaPromoting, interrupted_members
+from hpo_ops.schedulers.asha_speculative import AshaSpeculative
+from hpo_ops.schedulers.rungs import rung_steps
+
+
+class Variant(StrEnum):
+    """Which form of ASHA is underneath."""
+
+    STOPPING = "stopping"
+    PROMOTING = "promoting"
+    SPECULATIVE = "speculative"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperSched:
+    """ASHA that starts no trial which cannot matter before the deadline.
+
+    Liaw et al., "HyperSched: Dynamic Resource Reallocation for Model Development on a Deadline",
+    SoCC 2019 (https://doi.org/10.1145/3357223.3362719). A trial starts or is promoted only while
+    T_left > min(furthest trial's time * eta, time of a step on one unit * R); once refused, what
+    waits is dropped, and the allocator ``uniform`` gives its resources to those that run. At the
+    deadline everything stops.
+
+    Departures: the time of the furthest trial is its training time, without start-ups (as in the
+    authors' code); at equality a trial is refused (as on the slides). Trials that were interrupted
+    go on whatever the time. Without a deadline this is plain ASHA.
+
+    Example:
+        >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
+        4
+
+    Attributes:
+        min_steps: Steps before the first judgement (r).
+        max_steps: Steps of a whole trial (R).
+        eta: One of so many goes on from each rung (η).
+        variant: Stopping, promoting or speculative ASHA.
+    """
+
+    min_steps: int = 1
+    max_steps: int
+    eta: int = 4
+    variant: Variant = Variant.SPECULATIVE
+
+    def __post_init__(self) -> None:
+        check_at_least("min_steps", self.min_steps, 1)
+        check_at_least("max_steps", self.max_steps, self.min_steps)
+        check_at_least("eta", self.eta, 2)
+
+    @property
+    def asha(self) -> Scheduler:
+        """The scheduler underneath."""
+        kinds: dict[Variant, type[Asha] | type[AshaPromoting] | type[AshaSpeculative]] = {
+            Variant.STOPPING: Asha,
+            Variant.PROMOTING: AshaPromoting,
+            Variant.SPECULATIVE: AshaSpeculative,
+        }
+        return kinds[self.variant](
+            min_steps=self.min_steps, max_steps=self.max_steps, eta=self.eta
+        )
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        if free <= 0:
+            return TrialGroup((), "no place is free")
+        left = study.goal.seconds_left(now)
+        bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
+        if left > 0 and should_start(left, bound):
+            return self.asha.next(study, free, now)
+        rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
+        members = tuple(
+            member
+            for member in interrupted_members(study, rungs, free, lambda *_: self.max_steps)
+            if left > 0 and member.trial is not None and study.trials[member.trial].step
+        )
+        kept = {member.trial for member in members}
+        dropped = tuple(
+            number
+            for state in (TrialState.PAUSED, TrialState.WAITING)
+            for number in study.in_state(state)
+            if number not in kept
+        )
+        reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
+        return TrialGroup(members, reason, dropped)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        if study.goal.seconds_left(now) <= 0:
+            return Decision(Action.STOP, "the deadline has passed")
+        return self.asha.on_report(study, trial, now)

@@ -1,0 +1,56 @@
+"""Median: stops a trial whose best is below the median of whole trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.schedulers.percentile import Percentile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Median:
+    """Stops a trial whose best score so far is below the median of whole trials' at that step.
+
+    The median stopping rule of Golovin et al., "Google Vizier", KDD 2017
+    (https://doi.org/10.1145/3097983.3098043), as Optuna's median pruner defines it.
+
+    Departures: Vizier compares with the running averages of others, Optuna and we with their
+    scores at the step.
+
+    Example:
+        >>> Median(n_startup_trials=3, max_steps=20).interval_steps
+        1
+
+    Attributes:
+        n_startup_trials: Whole trials before any is stopped.
+        n_warmup_steps: Steps of a trial before it is judged.
+        interval_steps: Steps between two judgements.
+        n_min_trials: Whole trials that must have reported at the step.
+        max_steps: Steps of a whole trial; None where the training code decides.
+    """
+
+    n_startup_trials: int = 5
+    n_warmup_steps: int = 0
+    interval_steps: int = 1
+    n_min_trials: int = 1
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        self._percentile()
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        return self._percentile().next(study, free, now)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        return self._percentile().on_report(study, trial, now)
+
+    def _percentile(self) -> Percentile:
+        return Percentile(
+            percentile=50.0,
+            n_startup_trials=self.n_startup_trials,
+            n_warmup_steps=self.n_warmup_steps,
+            interval_steps=self.interval_steps,
+            n_min_trials=self.n_min_trials,
+            max_steps=self.max_steps,
+        )

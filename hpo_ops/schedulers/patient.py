@@ -1,0 +1,81 @@
+"""Patient: stops a trial that has not improved for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup
+from hpo_ops.core.options import check_at_least, create_policy
+from hpo_ops.schedulers.median import Median
+from hpo_ops.schedulers.percentile import Percentile
+from hpo_ops.schedulers.places import fill_places
+from hpo_ops.schedulers.threshold import Threshold
+
+WRAPPED: Mapping[str, type[Scheduler]] = {
+    "median": Median,
+    "percentile": Percentile,
+    "threshold": Threshold,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient:
+    """Stops a trial whose best score has not been reached again for some reports.
+
+    Optuna's patient pruner (https://optuna.readthedocs.io). With ``wrapped`` the other rule
+    decides, but only once patience is lost.
+
+    Departures: none; ``max_steps`` is added.
+
+    Example:
+        >>> Patient(patience=3, wrapped={"name": "median"}).min_delta
+        0.0
+
+    Attributes:
+        patience: Reports without improvement that are borne.
+        min_delta: A smaller difference is no improvement.
+        wrapped: Name (median, percentile or threshold) and options of the rule that has the last
+            word; None stops at once.
+        max_steps: Steps of a whole trial; None where the training code decides.
+    """
+
+    patience: int
+    min_delta: float = 0.0
+    wrapped: Mapping[str, object] | None = field(default=None, hash=False)
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least("patience", self.patience, 0)
+        check_at_least("min_delta", self.min_delta, 0)
+        if self.max_steps is not None:
+            check_at_least("max_steps", self.max_steps, 1)
+        self._rule()
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        return fill_places(study, free, lambda _: self.max_steps)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        seen = trial.observations
+        if len(seen) <= self.patience + 1:
+            return Decision(Action.CONTINUE, f"fewer than {self.patience + 2} reports")
+        before = max(item.score for item in seen[: -self.patience - 1])
+        after = max(item.score for item in seen[-self.patience - 1 :])
+        if not before - self.min_delta > after:
+            return Decision(Action.CONTINUE, f"improved in the last {self.patience + 1} reports")
+        rule = self._rule()
+        if rule is not None:
+            return rule.on_report(study, trial, now)
+        return Decision(
+            Action.STOP, f"best of the last {self.patience + 1} reports is worse than before"
+        )
+
+    def _rule(self) -> Scheduler | None:
+        if self.wrapped is None:
+            return None
+        options = {key: value for key, value in self.wrapped.items() if key != "name"}
+        name = str(self.wrapped.get("name", ""))
+        if name not in WRAPPED:
+            raise ValueError(f"wrapped.name is {name!r}, but must be one of {', '.join(WRAPPED)}")
+        rule: Scheduler = create_policy("wrapped", WRAPPED, name, options)
+        return rule

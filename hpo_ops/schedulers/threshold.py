@@ -1,0 +1,64 @@
+"""Threshold: stops a trial whose value leaves a range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core.options import check_at_least
+from hpo_ops.schedulers.percentile import is_first_in_interval
+from hpo_ops.schedulers.places import fill_places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """Stops a trial whose last value is below or above a bound, or no number.
+
+    Optuna's threshold pruner (https://optuna.readthedocs.io). The bounds are values of the
+    metric, not scores.
+
+    Departures: none; ``max_steps`` is added.
+
+    Example:
+        >>> Threshold(lower=0.15, n_warmup_steps=10).upper
+
+    Attributes:
+        lower: Least value that goes on; None is no bound.
+        upper: Greatest value that goes on; None is no bound.
+        n_warmup_steps: Steps of a trial before it is judged.
+        interval_steps: Steps between two judgements.
+        max_steps: Steps of a whole trial; None where the training code decides.
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    n_warmup_steps: int = 0
+    interval_steps: int = 1
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lower is None and self.upper is None:
+            raise ValueError("lower is null, but must be a number where upper is null too")
+        if self.lower is not None and self.upper is not None:
+            check_at_least("upper", self.upper, self.lower)
+        check_at_least("n_warmup_steps", self.n_warmup_steps, 0)
+        check_at_least("interval_steps", self.interval_steps, 1)
+        if self.max_steps is not None:
+            check_at_least("max_steps", self.max_steps, 1)
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        return fill_places(study, free, lambda _: self.max_steps)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        if not is_first_in_interval(trial, self.n_warmup_steps, self.interval_steps):
+            return Decision(Action.CONTINUE, f"no judgement at step {trial.step}")
+        score = trial.observations[-1].score
+        value = study.goal.direction.to_value(score)
+        if score == -math.inf:
+            return Decision(Action.STOP, f"the value at step {trial.step} is not a number")
+        if self.lower is not None and value < self.lower:
+            return Decision(Action.STOP, f"value {value:g} is below {self.lower:g}")
+        if self.upper is not None and value > self.upper:
+            return Decision(Action.STOP, f"value {value:g} is above {self.upper:g}")
+        return Decision(Action.CONTINUE, f"value {value:g} is within its bounds")

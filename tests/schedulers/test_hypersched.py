@@ -1,0 +1,100 @@
+"""HyperSched."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from hpo_ops.core import Action, Goal, Study, TrialState
+from hpo_ops.schedulers import Asha, HyperSched
+from hpo_ops.schedulers.admission import admission_bound, should_start, study_bound
+from hpo_ops.schedulers.hypersched import Variant
+from tests.contracts.scheduler import Live, SchedulerContract
+
+
+class TestHyperSched(SchedulerContract):
+    name = "hypersched"
+    options: ClassVar = {"max_steps": 16, "eta": 4}
+    bad_options = (("eta", 1), ("min_steps", 0), ("max_steps", 0), ("variant", "other"))
+
+
+class TestHyperSchedStopping(SchedulerContract):
+    name = "hypersched"
+    options: ClassVar = {"max_steps": 16, "eta": 4, "variant": "stopping"}
+
+
+class TestHyperSchedPromoting(SchedulerContract):
+    name = "hypersched"
+    options: ClassVar = {"max_steps": 16, "eta": 4, "variant": "promoting"}
+
+
+@pytest.mark.parametrize(
+    ("left", "furthest", "bound", "starts"),
+    [
+        (1500, 300, 1200, True),
+        (1200, 300, 1200, False),
+        (1000, 300, 1200, False),
+        (2001, 600, 2000, True),
+        (1900, 600, 2000, False),
+        (1100, 270, 1080, True),
+    ],
+)
+def test_the_admission_table(left: float, furthest: float, bound: float, starts: bool) -> None:
+    found = admission_bound(furthest_seconds=furthest, eta=4, step_seconds=20, max_steps=100)
+    assert found == bound  # HS-1
+    assert should_start(left, found) is starts
+
+
+def running(deadline: float) -> Study:
+    study = Study(Goal(trials=20, deadline_seconds=deadline))
+    for number in range(2):
+        study.add()
+        study.start(number)
+        for step in range(1, 16 if number else 4):
+            study.record(number, step, 0.5, 20.0)
+    return study
+
+
+def test_the_bound_follows_the_furthest_trial() -> None:
+    assert study_bound(running(4000.0), eta=4, max_steps=100) == 1200.0
+
+
+def test_a_study_without_reports_starts_trials() -> None:
+    study = Study(Goal(trials=3, deadline_seconds=10.0))
+    assert len(HyperSched(max_steps=100).next(study, 2, 0.0)) == 2
+
+
+@pytest.mark.parametrize(("now", "starts"), [(2799.0, 1), (2800.0, 0), (3900.0, 0)])
+def test_no_trial_starts_after_the_bound(now: float, starts: int) -> None:  # HS-9
+    group = HyperSched(max_steps=100).next(running(4000.0), 1, now)
+    assert len(group) == starts
+
+
+def test_what_waits_is_dropped_once_refused_but_not_what_was_interrupted() -> None:
+    study = running(4000.0)
+    study.add()
+    study.start(2)
+    study.record(2, 1, 0.1, 20.0)
+    study.move(2, TrialState.PAUSED)
+    study.move(0, TrialState.PAUSED)
+    group = HyperSched(max_steps=100).next(study, 2, 3000.0)
+    assert [member.trial for member in group.members] == [0]
+    assert group.dropped == (2,)
+    assert group.reason == "1000 s are left, but a new trial needs more than 1200 s"
+
+
+def test_everything_stops_at_the_deadline() -> None:  # HS-9
+    study = running(4000.0)
+    for variant in Variant:
+        scheduler = HyperSched(max_steps=100, variant=variant)
+        assert scheduler.on_report(study, study.trials[1], 4000.0).action is Action.STOP
+        assert scheduler.on_report(study, study.trials[1], 3999.0).action is Action.CONTINUE
+
+
+def test_without_a_deadline_it_is_asha() -> None:
+    plain = Live(Asha(max_steps=16, eta=4), trials=30)
+    other = Live(HyperSched(max_steps=16, eta=4, variant=Variant.STOPPING), trials=30)
+    plain.run(1000)
+    other.run(1000)
+    assert plain.decisions == other.decisions
