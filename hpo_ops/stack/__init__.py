@@ -1,0 +1,23 @@
+"""Everything on one machine: for the demo, the tests and the benchmarks."""
+
+from hpo_ops.stack.parts import (
+    Part,
+    PartFailedError,
+    PartStatus,
+    Phase,
+    Progress,
+    StackError,
+    Update,
+)
+from hpo_ops.stack.stack import Stack
+
+__all__ = [
+    "Part",
+    "PartFailedError",
+    "PartStatus",
+    "Phase",
+    "Progress",
+    "Stack",
+    "StackError",
+    "Update",
+]

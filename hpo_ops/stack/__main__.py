@@ -1,0 +1,66 @@
+"""`python -m hpo_ops.stack up|down|status`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from hpo_ops.stack import Stack, StackError, Update
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hpo_ops.stack", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "status"))
+    parser.add_argument("--root", type=Path, default=Path(".hpo"), help="state (default: .hpo)")
+    parser.add_argument("--project", type=Path, help="with dags/ and plugins/ (default: checkout)")
+    parser.add_argument("--port", type=int, help="preferred port of the UI (default: 8080)")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    stack = Stack(options.root, project=options.project, port=options.port)
+    try:
+        return {"up": _up, "down": _down, "status": _status}[options.command](stack)
+    except StackError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+
+
+def _up(stack: Stack) -> int:
+    stack.start(_say)
+    _write(f"Airflow: {stack.url} (user {stack.username}, password {stack.password})")
+    return 0
+
+
+def _down(stack: Stack) -> int:
+    stack.stop(_say)
+    return 0
+
+
+def _status(stack: Stack) -> int:
+    for status in stack.status():
+        state = "healthy" if status.is_healthy else "not healthy" if status.pid else "stopped"
+        _write(f"{status.part:<14} {state:<12} pid {status.pid or '-':<8} {status.log}")
+    return 0 if stack.is_healthy() else 3
+
+
+def _say(update: Update) -> None:
+    _write(str(update))
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _exit_on_signal(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

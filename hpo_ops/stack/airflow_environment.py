@@ -1,0 +1,148 @@
+"""The environment in which Airflow's parts run: all of their configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.object_store import BUCKET, REGION
+from hpo_ops.stack.ports import LOOPBACK
+from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.settings import USERNAME, Settings
+
+# A port on which nothing ever listens. Logs are read from the shared folder.
+_NO_PORT = "1"
+
+
+def hostname() -> str:
+    """Returns how Airflow's parts name this machine (`[core] hostname_callable`)."""
+    return LOOPBACK
+
+
+def airflow_environment(
+    layout: Layout, settings: Settings, secrets: Secrets, *, database_url: str, s3_endpoint: str
+) -> dict[str, str]:
+    """Returns the variables that every Airflow process and command of a stack needs."""
+    options = {
+        "core": _core(layout, settings, secrets),
+        "database": {"sql_alchemy_conn": database_url, "load_default_connections": "False"},
+        "api": {
+            "base_url": settings.url,
+            "host": LOOPBACK,
+            "port": str(settings.port),
+            "secret_key": secrets.api_secret_key,
+            "workers": "1",
+        },
+        "api_auth": {"jwt_secret": secrets.jwt_secret},
+        "logging": {
+            "base_log_folder": str(layout.airflow / "logs"),
+            "dag_processor_child_process_log_directory": str(
+                layout.airflow / "logs" / "dag_processor"
+            ),
+            "worker_log_server_port": _NO_PORT,
+            "trigger_log_server_port": _NO_PORT,
+        },
+        "scheduler": {"enable_health_check": "False", "scheduler_idle_sleep_time": "0.1"},
+        "workers": {
+            # A task that has ended holds its place for up to this long.
+            "min_heartbeat_interval": "1",
+            # The api-server may be away for as long as it takes to start again (30 s, more on a
+            # busy machine) without the tasks that run meanwhile being ended.
+            "max_failed_heartbeats": "60",
+            "execution_api_retries": "30",
+            "execution_api_retry_wait_max": "5.0",
+        },
+        "dag_processor": {"refresh_interval": "10", "min_file_process_interval": "10"},
+    }
+    return {
+        **_inherited(settings),
+        "AIRFLOW_HOME": str(layout.airflow),
+        **{
+            f"AIRFLOW__{section.upper()}__{key.upper()}": value
+            for section, keys in options.items()
+            for key, value in keys.items()
+        },
+        "AIRFLOW_CONN_HPO_GATEWAY": _gateway_connection(settings, secrets),
+        "AIRFLOW_CONN_HPO_S3": _s3_connection(secrets, endpoint=s3_endpoint),
+        "HPO_CHECKPOINT_STORE": f"s3://{BUCKET}",
+        **settings.extra_environment,
+    }
+
+
+def api_server_environment(secrets: Secrets, *, ledger_url: str) -> dict[str, str]:
+    """Returns what the api-server alone gets, since only the gateway touches the ledger."""
+    return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_SECRET": secrets.gateway_secret}
+
+
+def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str]:
+    return {
+        "dags_folder": str(settings.dags),
+        "plugins_folder": str(settings.plugins),
+        "executor": "LocalExecutor",
+        "parallelism": str(max(4, 2 * (os.cpu_count() or 1))),
+        "load_examples": "False",
+        "dags_are_paused_at_creation": "False",
+        "hostname_callable": f"{__name__}.{hostname.__name__}",
+        "fernet_key": secrets.fernet_key,
+        "simple_auth_manager_users": f"{USERNAME}:admin",
+        "simple_auth_manager_passwords_file": str(layout.passwords_file),
+    }
+
+
+def _inherited(settings: Settings) -> dict[str, str]:
+    """Returns the caller's environment without anything that would configure another Airflow."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AIRFLOW_", "_AIRFLOW_", "HPO_LEDGER", "HPO_GATEWAY", "PYTEST_"))
+    }
+    return {
+        **kept,
+        "PYTHONPATH": _joined(str(settings.project / "config"), kept.get("PYTHONPATH", "")),
+        "PYTHONUNBUFFERED": "1",
+        **_no_proxy(kept),
+        # Setting a process's title would wipe its environment, by which it is found again.
+        "SPT_NOENV": "1",
+    }
+
+
+def _no_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: ",".join(filter(None, (environment.get(name), LOOPBACK, "localhost")))
+        for name in ("NO_PROXY", "no_proxy")
+    }
+
+
+def _joined(first: str, rest: str) -> str:
+    return os.pathsep.join(part for part in (first, rest) if part)
+
+
+def _gateway_connection(settings: Settings, secrets: Secrets) -> str:
+    connection = {
+        "conn_type": "http",
+        "host": LOOPBACK,
+        "port": settings.port,
+        "schema": "http",
+        "password": _service_token(secrets),
+    }
+    return json.dumps(connection)
+
+
+def _service_token(secrets: Secrets) -> str:
+    try:
+        from hpo_ops.gateway.tokens import issue_service_token
+    except ModuleNotFoundError:
+        return ""
+    return issue_service_token(secrets.gateway_secret)
+
+
+def _s3_connection(secrets: Secrets, *, endpoint: str) -> str:
+    connection = {
+        "conn_type": "aws",
+        "login": secrets.s3_access_key,
+        "password": secrets.s3_secret_key,
+        "extra": {"endpoint_url": endpoint, "region_name": REGION},
+    }
+    return json.dumps(connection)

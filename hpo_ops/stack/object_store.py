@@ -1,0 +1,92 @@
+"""S3 on one machine: SeaweedFS, all of it in one process, on loopback."""
+
+from __future__ import annotations
+
+import secrets as random_secrets
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.ports import LOOPBACK
+from hpo_ops.stack.secrets import Secrets
+
+BUCKET = "hpo"
+REGION = "us-east-1"
+
+# The S3 server and the four it consists of, and the gRPC port of each.
+PORT_OFFSETS = (0, 1, 2, 3, 4, 10_000, 10_001, 10_002, 10_003, 10_004)
+
+
+class ObjectStore:
+    """The S3 server of one stack."""
+
+    def __init__(self, layout: Layout, secrets: Secrets, *, port: int) -> None:
+        self._layout = layout
+        self._secrets = secrets
+        self._port = port
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def command(self) -> list[str]:
+        """Returns the command that runs the server."""
+        ports = {
+            name: self._port + offset
+            for offset, name in enumerate(("s3", "master", "volume", "filer", "admin"))
+        }
+        return [
+            str(Path(sys.executable).parent / "weed"),
+            # Its own log files would go to the system's temporary folder.
+            "-logtostderr=true",
+            "mini",
+            f"-dir={self._layout.s3}",
+            f"-ip={LOOPBACK}",
+            f"-ip.bind={LOOPBACK}",
+            *(f"-{name}.port={port}" for name, port in ports.items()),
+            *(f"-{name}.port.grpc={port + 10_000}" for name, port in ports.items()),
+            f"-bucket={BUCKET}",
+            "-webdav=false",
+            "-admin.ui=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-master.telemetry=false",
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Returns what the server needs in its environment besides the usual."""
+        return {
+            "AWS_ACCESS_KEY_ID": self._secrets.s3_access_key,
+            "AWS_SECRET_ACCESS_KEY": self._secrets.s3_secret_key,
+            "GOMEMLIMIT": "300MiB",
+        }
+
+    def store(self) -> S3Store:
+        """Returns a client of the bucket that gives up quickly."""
+        scheme = urlsplit(self.endpoint).scheme
+        return S3Store(
+            BUCKET,
+            endpoint=self.endpoint,
+            access_key_id=self._secrets.s3_access_key,
+            secret_access_key=self._secrets.s3_secret_key,
+            region=REGION,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": scheme == "http", "timeout": "5s"},
+            retry_config={"max_retries": 0},
+        )
+
+    def is_healthy(self) -> bool:
+        """Says whether an object can be written and read: the port answers long before that."""
+        name = f".probe/{random_secrets.token_hex(4)}"
+        try:
+            store = self.store()
+            store.put(name, name.encode())
+            is_same = bytes(store.get(name).bytes()) == name.encode()
+            store.delete(name)
+        except (BaseError, OSError):
+            return False
+        return is_same

@@ -1,0 +1,86 @@
+"""The parts a stack is made of, and what is said about them while they start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Part(StrEnum):
+    """One server of the stack, in the order in which they start."""
+
+    POSTGRES = "postgres"
+    S3 = "s3"
+    API_SERVER = "api-server"
+    SCHEDULER = "scheduler"
+    DAG_PROCESSOR = "dag-processor"
+    TRIGGERER = "triggerer"
+
+
+AIRFLOW_PARTS = (Part.API_SERVER, Part.SCHEDULER, Part.DAG_PROCESSOR, Part.TRIGGERER)
+
+
+class Phase(StrEnum):
+    """What is happening to a part."""
+
+    STARTING = "starting"
+    MIGRATING = "migrating its database"
+    READY = "ready"
+    ALREADY_RUNNING = "already running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Update:
+    """A line of progress: what is happening to which part, and how long it took."""
+
+    part: Part
+    phase: Phase
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        took = f" ({self.seconds:.1f} s)" if self.seconds is not None else ""
+        return f"{self.part}: {self.phase}{took}"
+
+
+Progress = Callable[[Update], None]
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """How a part is doing: a part may run without being healthy, while it starts or hangs."""
+
+    part: Part
+    pid: int | None
+    is_healthy: bool
+    log: Path
+
+    @property
+    def is_running(self) -> bool:
+        return self.pid is not None
+
+
+class StackError(RuntimeError):
+    """The stack cannot do what it was asked to."""
+
+
+class PartFailedError(StackError):
+    """A part did not start: the message has its log's place and last lines."""
+
+    def __init__(self, part: Part, *, why: str, log: Path) -> None:
+        self.part = part
+        self.log = log
+        super().__init__(f"{part} did not start: {why}\nlog: {log}\n{tail(log)}".rstrip())
+
+
+def tail(log: Path, *, lines: int = 20) -> str:
+    """Returns the last lines of a log, indented; nothing when there is no log."""
+    if not log.is_file():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        text = file.read().decode(errors="replace")
+    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])

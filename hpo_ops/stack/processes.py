@@ -1,0 +1,154 @@
+"""Processes that outlive the command that started them, found again and stopped for certain.
+
+A process is known by its pid and its start time, so that a pid that was reused is never touched.
+All that a stack starts carries the stack's id in its environment; so what a part has left behind
+is found even when its parent is gone or it has moved to a session of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from hpo_ops.stack.layout import write_private
+
+STACK_ID = "HPO_STACK_ID"
+STACK_PART = "HPO_STACK_PART"
+
+# The system clock may be corrected between two readings of a process's start time.
+_SAME_START_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """One process, as it is remembered on disk."""
+
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> ProcessRecord:
+        return cls(pid=process.pid, started=process.create_time())
+
+    @classmethod
+    def read(cls, path: Path) -> ProcessRecord | None:
+        """Reads a pid file; one that is missing or torn names no process."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(pid=int(content["pid"]), started=float(content["started"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        write_private(path, json.dumps({"pid": self.pid, "started": self.started}) + "\n")
+
+    def find(self) -> psutil.Process | None:
+        """Returns the process if it is still alive and still the same."""
+        _reap(self.pid)
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started) > _SAME_START_SECONDS:
+                return None
+            return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except psutil.NoSuchProcess:
+            return None
+
+    def wait(self) -> int:
+        """Waits for a child of this process and returns how it ended."""
+        return _children[self.pid].wait()
+
+
+def spawn(
+    command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, log: Path
+) -> ProcessRecord:
+    """Starts a process in a session and process group of its own; its output goes to the log."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(  # noqa: S603
+            list(command),
+            env=dict(environment),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    return ProcessRecord.of(psutil.Process(child.pid))
+
+
+def descendants(process: psutil.Process) -> list[psutil.Process]:
+    """Returns what a process has started, directly or not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
+
+
+def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Process]:
+    """Returns the live processes of a stack, or of one of its parts, whoever their parent is."""
+    found = []
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        if process.pid in own:
+            continue
+        try:
+            environment = process.environ()
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):
+            continue
+        is_ours = environment.get(STACK_ID) == stack_id
+        if is_alive and is_ours and part in (None, environment.get(STACK_PART)):
+            found.append(process)
+    return found
+
+
+def terminate(processes: Iterable[psutil.Process], *, grace_seconds: float) -> None:
+    """Asks processes to end, waits, and kills those that do not."""
+    waiting = _signal(processes, signal.SIGTERM)
+    waiting = _wait_gone(waiting, grace_seconds)
+    _wait_gone(_signal(waiting, signal.SIGKILL), 10.0)
+
+
+def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> list[psutil.Process]:
+    signalled = []
+    for process in processes:
+        # psutil compares the start time first, so that this cannot hit a reused pid.
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+            signalled.append(process)
+    return signalled
+
+
+def _wait_gone(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    deadline = time.monotonic() + seconds
+    while True:
+        processes = [process for process in processes if not _is_gone(process)]
+        if not processes or time.monotonic() > deadline:
+            return processes
+        time.sleep(0.05)
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    _reap(process.pid)
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def _reap(pid: int) -> None:
+    """Takes note of a child's end, without which its pid stays taken by a zombie."""
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        del _children[pid]

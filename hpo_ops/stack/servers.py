@@ -1,0 +1,255 @@
+"""The servers of a stack: how each is started, found again and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable
+from importlib.metadata import version
+
+import psutil
+
+from hpo_ops.stack.airflow_environment import airflow_environment, api_server_environment
+from hpo_ops.stack.health import find_healthy
+from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.object_store import ObjectStore
+from hpo_ops.stack.parts import (
+    AIRFLOW_PARTS,
+    Part,
+    PartFailedError,
+    Phase,
+    Progress,
+    StackError,
+    Update,
+)
+from hpo_ops.stack.ports import LOOPBACK
+from hpo_ops.stack.postgres import Database, Postgres
+from hpo_ops.stack.processes import (
+    STACK_ID,
+    STACK_PART,
+    ProcessRecord,
+    descendants,
+    find_marked,
+    spawn,
+    terminate,
+)
+from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.settings import Settings
+
+_GRACE_SECONDS = 15.0
+
+# What is stopped together. Tasks tell the api-server how they ended, so it outlives the scheduler.
+_STOP_ORDER = (
+    (Part.SCHEDULER, Part.TRIGGERER, Part.DAG_PROCESSOR),
+    (Part.API_SERVER,),
+    (Part.S3,),
+)
+
+
+class Servers:
+    """The servers of one stack, with settings that hold while they run."""
+
+    def __init__(
+        self, layout: Layout, settings: Settings, secrets: Secrets, *, start_seconds: float
+    ) -> None:
+        self._layout = layout
+        self._settings = settings
+        self._secrets = secrets
+        self._start_seconds = start_seconds
+        self.postgres = Postgres(layout, secrets)
+        self.object_store = ObjectStore(layout, secrets, port=settings.s3_port)
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of Airflow's parts and commands."""
+        return airflow_environment(
+            self._layout,
+            self._settings,
+            self._secrets,
+            database_url=self.postgres.url(Database.AIRFLOW),
+            s3_endpoint=self._settings.s3_endpoint,
+        )
+
+    def find(self, part: Part) -> psutil.Process | None:
+        """Returns a part's main process while it runs."""
+        if part is Part.POSTGRES:
+            return self.postgres.find()
+        record = ProcessRecord.read(self._layout.pid_file(part))
+        return None if record is None else record.find()
+
+    def processes(self) -> list[psutil.Process]:
+        """Returns every live process, those that tasks have started included."""
+        main = self.postgres.find()
+        database = [] if main is None else [main, *descendants(main)]
+        return [*find_marked(self._secrets.stack_id), *database]
+
+    def healthy(self, parts: Iterable[Part]) -> set[Part]:
+        """Returns those of the parts that do their work."""
+        asked, found = set(parts), set()
+        if Part.POSTGRES in asked and self.postgres.is_healthy():
+            found.add(Part.POSTGRES)
+        if Part.S3 in asked and self.find(Part.S3) and self.object_store.is_healthy():
+            found.add(Part.S3)
+        running = {part: process for part in AIRFLOW_PARTS if (process := self.find(part))}
+        if asked.intersection(running) and Part.API_SERVER in running:
+            since = {part: process.create_time() for part, process in running.items()}
+            found |= find_healthy(self._settings.url, since=since) & running.keys() & asked
+        return found
+
+    def start(self, started: list[Part], progress: Progress) -> None:
+        """Starts what does not run and waits until all is healthy.
+
+        Args:
+            started: Filled with the parts that this call has begun to start, also when it fails.
+            progress: Told about each part.
+        """
+        self._start_postgres(started, progress)
+        self._start_spawned([Part.S3], started, progress)
+        if any(self.find(part) is None for part in AIRFLOW_PARTS):
+            self._migrate(progress)
+        self._start_spawned(AIRFLOW_PARTS, started, progress)
+
+    def _start_postgres(self, started: list[Part], progress: Progress) -> None:
+        if self.postgres.is_healthy():
+            progress(Update(Part.POSTGRES, Phase.ALREADY_RUNNING))
+            return
+        progress(Update(Part.POSTGRES, Phase.STARTING))
+        started.append(Part.POSTGRES)
+        begun = time.monotonic()
+        self.postgres.start()
+        progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
+
+    def _migrate(self, progress: Progress) -> None:
+        """Brings Airflow's database up to date, unless this version of Airflow did so before."""
+        current = version("apache-airflow")
+        if self.postgres.migrated_by() == current:
+            return
+        progress(Update(Part.POSTGRES, Phase.MIGRATING))
+        begun, log = time.monotonic(), self._layout.migration_log
+        record = spawn(
+            [sys.executable, "-m", "airflow", "db", "migrate"],
+            environment=self._marked(self.environment(), Part.POSTGRES),
+            cwd=self._settings.project,
+            log=log,
+        )
+        code = record.wait()
+        if code != 0:
+            why = f"`airflow db migrate` ended with code {code}"
+            raise PartFailedError(Part.POSTGRES, why=why, log=log)
+        self.postgres.set_migrated_by(current)
+        progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
+
+    def _start_spawned(
+        self, parts: Collection[Part], started: list[Part], progress: Progress
+    ) -> None:
+        missing = [part for part in parts if self.find(part) is None]
+        begun = time.monotonic()
+        for part in missing:
+            progress(Update(part, Phase.STARTING))
+            started.append(part)
+            self._end_leftovers(part)
+            record = spawn(
+                self._command(part),
+                environment=self._environment_of(part),
+                cwd=self._settings.project,
+                log=self._layout.log(part),
+            )
+            record.write(self._layout.pid_file(part))
+        waiting = set(parts)
+        while waiting:
+            for part in sorted(self.healthy(waiting), key=list(Part).index):
+                waiting.discard(part)
+                is_new = part in missing
+                seconds = time.monotonic() - begun if is_new else None
+                phase = Phase.READY if is_new else Phase.ALREADY_RUNNING
+                progress(Update(part, phase, seconds))
+            self._fail_on_dead(waiting, begun)
+            time.sleep(0.2 if waiting else 0.0)
+
+    def _fail_on_dead(self, waiting: Collection[Part], begun: float) -> None:
+        for part in sorted(waiting, key=list(Part).index):
+            if self.find(part) is None:
+                why = "it ended by itself"
+            elif time.monotonic() - begun > self._start_seconds:
+                why = f"it is not healthy after {self._start_seconds:.0f} s"
+            else:
+                continue
+            raise PartFailedError(part, why=why, log=self._layout.log(part))
+
+    def _command(self, part: Part) -> list[str]:
+        if part is Part.S3:
+            return self.object_store.command()
+        # The servers for logs listen on every interface: logs are read from the folder instead.
+        arguments = {
+            Part.API_SERVER: ("--host", LOOPBACK, "--port", str(self._settings.port)),
+            Part.SCHEDULER: ("--skip-serve-logs",),
+            Part.DAG_PROCESSOR: (),
+            Part.TRIGGERER: ("--skip-serve-logs",),
+        }
+        return [sys.executable, "-m", "airflow", part, *arguments[part]]
+
+    def _environment_of(self, part: Part) -> dict[str, str]:
+        environment = self.environment()
+        if part is Part.S3:
+            environment = {
+                name: value
+                for name, value in environment.items()
+                if not name.startswith(("AIRFLOW_", "HPO_"))
+            } | self.object_store.environment()
+        if part is Part.API_SERVER:
+            url = self.postgres.url(Database.LEDGER)
+            environment |= api_server_environment(self._secrets, ledger_url=url)
+        return self._marked(environment, part)
+
+    def _marked(self, environment: dict[str, str], part: Part) -> dict[str, str]:
+        return environment | {STACK_ID: self._secrets.stack_id, STACK_PART: str(part)}
+
+    def stop(self, parts: Collection[Part], progress: Progress) -> None:
+        """Stops parts in an order that lets each finish its work; PostgreSQL comes last."""
+        for together in _STOP_ORDER:
+            stopping = [part for part in together if part in parts]
+            trees = {part: self._tree(part) for part in stopping}
+            begun = time.monotonic()
+            for part in stopping:
+                progress(Update(part, Phase.STOPPING))
+            terminate(
+                [process for tree in trees.values() for process in tree],
+                grace_seconds=_GRACE_SECONDS,
+            )
+            for part in stopping:
+                self._end_leftovers(part)
+                self._layout.pid_file(part).unlink(missing_ok=True)
+                progress(Update(part, Phase.STOPPED, time.monotonic() - begun))
+        if Part.POSTGRES in parts:
+            begun = time.monotonic()
+            progress(Update(Part.POSTGRES, Phase.STOPPING))
+            self._end_leftovers(Part.POSTGRES)
+            self.postgres.stop()
+            progress(Update(Part.POSTGRES, Phase.STOPPED, time.monotonic() - begun))
+
+    def require_nothing_left(self) -> None:
+        """Ends what has escaped, and raises if anything survives that."""
+        terminate(find_marked(self._secrets.stack_id), grace_seconds=2.0)
+        left = self.processes()
+        if left:
+            names = ", ".join(f"{process.pid} ({_name(process)})" for process in left)
+            raise StackError(f"{self._layout.root}: still running after a stop: {names}")
+
+    def _tree(self, part: Part) -> list[psutil.Process]:
+        main = self.find(part)
+        tree = [] if main is None else [main, *descendants(main)]
+        return list({process.pid: process for process in [*tree, *self._marked_by(part)]}.values())
+
+    def _marked_by(self, part: Part) -> list[psutil.Process]:
+        return find_marked(self._secrets.stack_id, part=part)
+
+    def _end_leftovers(self, part: Part) -> None:
+        """Ends what an earlier process of this part has left behind."""
+        terminate(self._marked_by(part), grace_seconds=2.0)
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error, subprocess.SubprocessError):
+        return process.name()
+    return "?"
