@@ -73,8 +73,7 @@ class Nursery:
                     kind, pid = key.data
                     (self._on_exit if kind == "process" else self._on_connection)(pid)
                 elif self._listener is not None:
-                    connection, _ = self._listener.accept()
-                    request = self.start(connection)
+                    request = self.start(self._listener.accept()[0])
                     if request is not None:
                         return request
         return None
@@ -85,10 +84,10 @@ class Nursery:
         try:
             connection.settimeout(REQUEST_SECONDS)
             request, log = _receive(connection)
+            pid = os.fork()
         except (OSError, ValueError):
             connection.close()
             return None
-        pid = os.fork()
         if pid == 0:
             self._become_child(parent, connection)
             _enter(request, log)
@@ -116,11 +115,12 @@ class Nursery:
         connection.close()
 
     def _on_connection(self, pid: int) -> None:
-        connection = self._connections[pid]
-        try:
+        connection = self._connections.get(pid)
+        if connection is None:
+            return  # it ended in this very turn
+        data = b""
+        with contextlib.suppress(OSError):
             data = connection.recv(16)
-        except OSError:
-            data = b""
         if not data:
             self._selector.unregister(connection)
             connection.close()
@@ -129,9 +129,7 @@ class Nursery:
             _send_signal(pid, number)
 
     def _on_exit(self, pid: int) -> None:
-        _send_signal(
-            pid, signal.SIGKILL
-        )  # what is left of its group; the leader is not reaped yet
+        _send_signal(pid, signal.SIGKILL)  # the rest of its group, while the id is still its own
         _, status = os.waitpid(pid, 0)
         descriptor = self._descriptors.pop(pid)
         self._selector.unregister(descriptor)
@@ -143,10 +141,8 @@ class Nursery:
             connection.close()
 
     def _answer(self, pid: int, message: dict[str, int]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the runner is gone: its end of the connection tells
             self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            return  # the runner is gone: its end of the connection tells us
 
     def _close_if_alone(self) -> bool:
         """Ends listening unless a runner is about to connect: it holds the lock while it does."""
@@ -164,33 +160,27 @@ class Nursery:
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, 1)
+    if len(header) < HEADER.size or not descriptors:
+        raise ValueError("the request ends early")
     (length,) = HEADER.unpack(header)
-    body = bytearray()
-    while len(body) < length:
-        chunk = connection.recv(length - len(body))
-        if not chunk:
-            raise ValueError("the request ends early")
-        body += chunk
-    return json.loads(body), descriptors[0]
+    with connection.makefile("rb") as stream:
+        return json.loads(stream.read(length)), descriptors[0]
 
 
 def _send_signal(pid: int, number: int) -> None:
     """SIGKILL goes to the whole group, any other signal to its leader only."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
         if number == signal.SIGKILL:
             os.killpg(pid, number)
-    except ProcessLookupError:
-        return
 
 
 def _enter(request: dict[str, Any], log: int) -> None:
     """Makes this process look like a fresh one: descriptors, signals, folder, environment."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.close(nothing)
     os.close(log)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -230,8 +220,7 @@ def run_script(request: dict[str, Any]) -> NoReturn:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     preloaded = set(sys.modules)
-    exit_code = _run_as_main(script)
-    _end(exit_code, preloaded)
+    _end(_run_as_main(script), preloaded)
 
 
 def _run_as_main(script: str) -> int:
@@ -262,9 +251,8 @@ def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
     for name in set(sys.modules) - preloaded:
         del sys.modules[name]
     gc.collect()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
     os._exit(exit_code & 0xFF)
 
 
@@ -308,4 +296,7 @@ def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> N
 
 
 if __name__ == "__main__":
-    {"guard": guard, "warm": warm}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "guard":
+        guard(sys.argv[2])
+    else:
+        warm(*sys.argv[2:])
