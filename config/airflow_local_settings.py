@@ -26,7 +26,7 @@ def _preload() -> None:
     for name in _PRELOADED:
         try:
             importlib.import_module(name)
-        except Exception:  # noqa: BLE001  # a module that does not import must not stop Airflow
+        except Exception:  # a module that does not import must not stop Airflow
             logging.getLogger(__name__).warning("cannot preload %s", name, exc_info=True)
 
 

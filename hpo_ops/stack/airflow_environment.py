@@ -16,11 +16,6 @@ from hpo_ops.stack.settings import USERNAME, Settings
 _NO_PORT = "1"
 
 
-def hostname() -> str:
-    """Returns how Airflow's parts name this machine (`[core] hostname_callable`)."""
-    return LOOPBACK
-
-
 def airflow_environment(
     layout: Layout, settings: Settings, secrets: Secrets, *, database_url: str, s3_endpoint: str
 ) -> dict[str, str]:
@@ -84,7 +79,8 @@ def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str
         "parallelism": str(max(4, 2 * (os.cpu_count() or 1))),
         "load_examples": "False",
         "dags_are_paused_at_creation": "False",
-        "hostname_callable": f"{__name__}.{hostname.__name__}",
+        # The default asks a name server.
+        "hostname_callable": "socket.gethostname",
         "fernet_key": secrets.fernet_key,
         "simple_auth_manager_users": f"{USERNAME}:admin",
         "simple_auth_manager_passwords_file": str(layout.passwords_file),

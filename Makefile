@@ -1,0 +1,84 @@
+# `make help` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS := airflow,curves,examples,plots,stack
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV_LINKS := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)")
+# Tests that start servers take both cores of a small machine: these run one after the other.
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up down status test test-fast test-e2e check format bench browser constraints clean
+
+help: ## Lists these targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Makes the virtual environment (again when a dependency has changed)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { \
+		echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but Python 3.11 or 3.12 is needed:" \
+			"make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(UV_LINKS) \
+		--constraint constraints.txt --editable '.[$(EXTRAS)]' --group dev
+	@touch $@
+
+demo: install ## Runs an example study from start to end on this machine
+	$(BIN)/hpo demo
+
+up: install ## Starts PostgreSQL, S3 and Airflow, and leaves them running
+	$(BIN)/python -m hpo_ops.stack up
+
+down: install ## Stops what `make up` or `make demo` has started
+	$(BIN)/python -m hpo_ops.stack down
+
+status: install ## Says how each part of the stack is doing
+	$(BIN)/python -m hpo_ops.stack status
+
+test: test-fast test-e2e ## Runs all tests, quick ones first
+
+test-fast: install ## Runs the tests that start no Airflow
+	$(PYTEST) -m "not e2e" --numprocesses $(WORKERS)
+
+test-e2e: install browser ## Runs the tests against a real stack
+	$(PYTEST) -m e2e
+
+check: install ## Checks style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## Formats the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## Runs the benchmarks
+	$(BIN)/python -m benchmarks
+
+browser: # The tests of the UI need chromium; without it they are skipped
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		command -v google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing chromium for the tests of the UI"; \
+			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
+				echo "chromium could not be installed by apt-get: the tests of the UI are skipped"; \
+		else \
+			echo "no chromium, and not root on Debian to install it: the tests of the UI are skipped"; \
+		fi; }
+
+constraints: install ## Pins the newest versions of all dependencies in constraints.txt
+	echo uv | $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url \
+		--no-emit-find-links --python $(BIN)/python $(UV_LINKS) --all-extras --group dev \
+		pyproject.toml - --output-file constraints.new
+	sed -E 's/\+[a-z0-9.]+$$//' constraints.new > constraints.txt && rm constraints.new
+
+clean: down ## Stops the stack, then removes its state and all caches
+	rm -rf .hpo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,210 @@
+"""One real stack, through its life: the tests run in the order in which they are written."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import psycopg2
+import pytest
+
+from hpo_ops.stack import Part, PartFailedError, Phase, Stack, StackError, Update
+from hpo_ops.stack.processes import STACK_ID
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("stack")
+    (folder / "dags").mkdir()
+    # A path that is too long for a unix socket.
+    root = folder / ("long-" * 20) / ".hpo"
+    made = Stack(root, dags=folder / "dags", port=0, s3_port=0)
+    made.start()
+    yield made
+    made.stop()
+    assert made.processes() == []
+
+
+def pids(stack: Stack) -> dict[Part, int | None]:
+    return {status.part: status.pid for status in stack.status()}
+
+
+def test_every_part_is_healthy(stack: Stack) -> None:
+    assert [status.part for status in stack.status() if status.is_healthy] == list(Part)
+    assert stack.is_healthy()
+
+
+def test_nothing_listens_off_loopback(stack: Stack) -> None:
+    addresses = {
+        connection.laddr.ip
+        for process in stack.processes()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+    assert addresses == {"127.0.0.1"}
+
+
+def test_the_password_opens_the_api_and_a_wrong_one_does_not(stack: Stack) -> None:
+    def login(password: str) -> int:
+        body = {"username": stack.username, "password": password}
+        return httpx.post(f"{stack.url}/auth/token", json=body, trust_env=False).status_code
+
+    assert login(stack.password) == 201
+    assert login("wrong") == 401
+
+
+def test_files_with_secrets_are_private(stack: Stack) -> None:
+    for name in ("stack.json", "secrets.json", "passwords.json"):
+        assert stat.S_IMODE((stack.root / name).stat().st_mode) == 0o600
+
+
+def test_only_the_api_server_gets_the_ledger(stack: Stack) -> None:
+    with_ledger = {
+        status.part
+        for status in stack.status()
+        if status.pid and "HPO_LEDGER_URL" in psutil.Process(status.pid).environ()
+    }
+
+    assert with_ledger == {Part.API_SERVER}
+    assert "HPO_LEDGER_URL" not in stack.environment()
+    assert "HPO_GATEWAY_SECRET" not in stack.environment()
+    assert STACK_ID not in stack.environment()
+
+
+def test_airflow_cannot_enter_the_ledger_nor_anyone_without_a_password(stack: Stack) -> None:
+    url = stack.ledger_url.replace("postgresql+psycopg2://", "postgresql://")
+    psycopg2.connect(url).close()
+    airflow = stack.environment()["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    airflow = airflow.replace("postgresql+psycopg2://", "postgresql://")
+
+    with pytest.raises(psycopg2.OperationalError, match="permission denied"):
+        psycopg2.connect(airflow.replace("/airflow?", "/hpo?"))
+    with pytest.raises(psycopg2.OperationalError, match="password"):
+        psycopg2.connect(url.replace("://hpo:", "://postgres:wrong"))
+
+
+def test_airflow_knows_every_option_that_is_set(stack: Stack) -> None:
+    from airflow.configuration import conf
+
+    options = [
+        name.removeprefix("AIRFLOW__").lower().split("__", 1)
+        for name in stack.environment()
+        if name.startswith("AIRFLOW__")
+    ]
+
+    assert options
+    for section, key in options:
+        description = conf.configuration_description[section]["options"]
+        assert key in description, f"[{section}] {key}"
+
+
+def test_airflow_commands_run_against_the_stack(stack: Stack) -> None:
+    done = stack.airflow("connections", "get", "hpo_s3", "-o", "json")
+
+    assert done.returncode == 0, done.stderr
+    assert stack.object_store.endpoint in done.stdout
+
+
+def test_starting_again_changes_nothing(stack: Stack) -> None:
+    before, updates = pids(stack), list[Update]()
+
+    begun = time.monotonic()
+    Stack.at(stack.root).start(updates.append)
+
+    assert time.monotonic() - begun < 5
+    assert {update.phase for update in updates} == {Phase.ALREADY_RUNNING}
+    assert pids(stack) == before
+
+
+@pytest.mark.parametrize("part", [Part.TRIGGERER, Part.S3, Part.POSTGRES])
+def test_a_killed_part_is_started_again_and_the_others_are_left_alone(
+    stack: Stack, part: Part
+) -> None:
+    before = pids(stack)
+    stack.kill(part)
+    assert pids(stack)[part] is None
+    with pytest.raises(StackError, match="not running"):
+        stack.kill(part)
+
+    stack.start()
+
+    after = pids(stack)
+    assert after[part] not in (None, before[part])
+    assert after | {part: None} == before | {part: None}
+    assert stack.is_healthy()
+
+
+def test_a_killed_scheduler_leaves_no_workers_behind(stack: Stack) -> None:
+    status = {status.part: status for status in stack.status()}[Part.SCHEDULER]
+    workers = psutil.Process(status.pid).children(recursive=True)
+    assert workers
+
+    stack.kill(Part.SCHEDULER)
+    stack.start()
+
+    assert not [worker for worker in workers if worker.is_running()]
+
+
+def test_stop_leaves_no_process_and_the_next_start_keeps_everything(stack: Stack) -> None:
+    stack.object_store.store().put("kept", b"here")
+    password, url = stack.password, stack.url
+
+    stack.stop()
+
+    assert stack.processes() == []
+    assert not any(status.is_running for status in stack.status())
+
+    again, updates = Stack.at(stack.root), list[Update]()
+    again.start(updates.append)
+
+    assert Phase.MIGRATING not in {update.phase for update in updates}
+    assert (again.password, again.url) == (password, url)
+    assert bytes(again.object_store.store().get("kept").bytes()) == b"here"
+
+
+def test_a_failed_start_names_the_part_and_stops_what_it_started(tmp_path: Path) -> None:
+    broken = Stack(
+        tmp_path / ".hpo",
+        port=0,
+        s3_port=0,
+        extra_environment={"AIRFLOW__CORE__EXECUTOR": "no.such.Executor"},
+    )
+
+    with pytest.raises(PartFailedError) as failure:
+        broken.start()
+
+    assert failure.value.part in Part
+    assert str(failure.value.log) in str(failure.value)
+    assert len(str(failure.value).splitlines()) > 3
+    assert broken.processes() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["postgres: starting", "triggerer: starting"])
+def test_an_interrupted_start_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    root = tmp_path / ".hpo"
+    command = [sys.executable, "-m", "hpo_ops.stack", "up", "--root", str(root), "--port", "0"]
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        while not child.stdout.readline().startswith(moment):
+            assert child.poll() is None
+        time.sleep(0.3)
+
+        # As a terminal does: to the whole foreground group.
+        os.killpg(child.pid, number)
+
+        assert child.wait(60) == (130 if number is signal.SIGINT else 143)
+    assert Stack(root).processes() == []
