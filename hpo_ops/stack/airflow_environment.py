@@ -22,7 +22,7 @@ def airflow_environment(
     """Returns the variables that every Airflow process and command of a stack needs."""
     options = {
         "core": _core(layout, settings, secrets),
-        "database": {"sql_alchemy_conn": database_url, "load_default_connections": "False"},
+        "database": {"sql_alchemy_conn": database_url},
         "api": {
             "base_url": settings.url,
             "host": LOOPBACK,

@@ -16,6 +16,7 @@ import pytest
 
 from hpo_ops.stack import Part, PartFailedError, Phase, Stack, StackError, Update
 from hpo_ops.stack.processes import STACK_ID
+from tests.stack.airflow_options import unknown_options
 
 pytestmark = pytest.mark.e2e
 
@@ -93,18 +94,7 @@ def test_airflow_cannot_enter_the_ledger_nor_anyone_without_a_password(stack: St
 
 
 def test_airflow_knows_every_option_that_is_set(stack: Stack) -> None:
-    from airflow.configuration import conf
-
-    options = [
-        name.removeprefix("AIRFLOW__").lower().split("__", 1)
-        for name in stack.environment()
-        if name.startswith("AIRFLOW__")
-    ]
-
-    assert options
-    for section, key in options:
-        description = conf.configuration_description[section]["options"]
-        assert key in description, f"[{section}] {key}"
+    assert unknown_options(stack.environment()) == []
 
 
 def test_airflow_commands_run_against_the_stack(stack: Stack) -> None:

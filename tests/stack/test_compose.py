@@ -1,0 +1,51 @@
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.stack.airflow_options import unknown_options
+
+PROJECT = Path(__file__).resolve().parents[2]
+TEXT = (PROJECT / "docker-compose.yml").read_text()
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+AIRFLOW = ("airflow-init", "api-server", "scheduler", "dag-processor", "triggerer")
+
+
+def test_every_variable_is_in_the_example() -> None:
+    example = (PROJECT / ".env.example").read_text()
+    used = set(re.findall(r"(?<!\$)\$\{([A-Z0-9_]+)", TEXT))
+
+    assert used == set(re.findall(r"^#?([A-Z0-9_]+)=", example, flags=re.MULTILINE))
+
+
+def test_ports_are_published_on_loopback_only() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("name", AIRFLOW)
+def test_airflow_knows_every_option(name: str) -> None:
+    environment = SERVICES[name]["environment"]
+
+    assert unknown_options(environment) == []
+    for connection in ("AIRFLOW_CONN_HPO_GATEWAY", "AIRFLOW_CONN_HPO_S3"):
+        json.loads(environment[connection])
+
+
+def test_only_the_api_server_gets_the_ledger() -> None:
+    with_ledger = [
+        name for name, service in SERVICES.items() if "HPO_LEDGER_URL" in service["environment"]
+    ]
+
+    assert with_ledger == ["api-server"]
+
+
+def test_every_service_that_stays_has_a_health_check() -> None:
+    without = {name for name, service in SERVICES.items() if "healthcheck" not in service}
+
+    assert without == {"airflow-init"}
