@@ -13,7 +13,6 @@ class FakeGateway:
     Attributes:
         decide: What it answers, given all reports so far.
         fail: Called before each call; may raise.
-        fail_after: Called after each call was recorded; may raise.
     """
 
     def __init__(self, decide: Callable[[list[Report]], Control] = lambda _: Control()) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 import time
 from collections.abc import Callable
 
@@ -46,6 +45,7 @@ class Agent:
         gateway: Where reports go and decisions come from.
         upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
         clock: Seconds that never go back.
+        wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
     """
 
@@ -57,12 +57,14 @@ class Agent:
         *,
         upload: Upload | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
     ) -> None:
         self._workspace = workspace
         self._assignment = assignment
         self._gateway = gateway
         self._clock = clock
+        self._wait = wait
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
@@ -73,7 +75,6 @@ class Agent:
         self._is_refused = False
         self._delay = 0.0
         self._try_at = self._beat_at = clock()
-        self._poll = threading.Event()
 
     @property
     def control(self) -> Control:
@@ -101,7 +102,7 @@ class Agent:
         """Pumps until the training has ended."""
         while not until():
             if not self.pump():
-                self._poll.wait(POLL_SECONDS)
+                self._wait(POLL_SECONDS)
 
     def finish(self, exit_code: int | None) -> Result:
         """Gets out what is left, judges how the segment ended and tells the gateway.
@@ -141,7 +142,7 @@ class Agent:
         if self._uploader is not None and not self._uploader.is_idle:
             self._uploader.wait_idle(POLL_SECONDS)
         else:
-            self._poll.wait(POLL_SECONDS)
+            self._wait(POLL_SECONDS)
 
     def _read(self) -> None:
         if self._failure is not None or len(self._batch) >= BATCH:
@@ -251,4 +252,4 @@ class Agent:
             if self._try_at >= deadline:
                 logger.warning("the gateway did not hear how the segment ended")
                 return
-            self._poll.wait(max(0.0, self._try_at - self._clock()))
+            self._wait(max(0.0, self._try_at - self._clock()))

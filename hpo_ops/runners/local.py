@@ -68,6 +68,12 @@ class LocalRunner:
         self._warm = warm
         self._kill_seconds = kill_seconds
         self._is_cancelled = threading.Event()
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the training, which leads its group; None before it is started."""
+        return self._process.pid if self._process is not None else None
 
     def run(
         self, workspace: Workspace, companion: Companion, *, grace_seconds: float = 30.0
@@ -80,7 +86,7 @@ class LocalRunner:
             grace_seconds: Time to leave after a pause, a stop or `terminate`.
         """
         with workspace.log.open("ab") as log:
-            process = self._start(workspace, log)
+            process = self._process = self._start(workspace, log)
         tail = LogTail(workspace.log, self._on_line)
         patience = _Patience(process, grace_seconds, self._kill_seconds)
         is_busy = False
