@@ -21,21 +21,21 @@ import gc
 import importlib
 import json
 import os
-import runpy
 import selectors
 import signal
 import socket
 import struct
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any, NoReturn
 
 HEADER = struct.Struct("!I")
 PR_SET_PDEATHSIG = 1
-READY = b"ready"
-CANNOT_START = 127
 REQUEST_SECONDS = 10.0
+CANNOT_START = 127
+READY = b"ready"
 
 
 class Nursery:
@@ -224,8 +224,10 @@ def run_script(request: dict[str, Any]) -> NoReturn:
 
 
 def _run_as_main(script: str) -> int:
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = script
     try:
-        runpy.run_path(script, run_name="__main__")
+        exec(compile(Path(script).read_bytes(), script, "exec"), vars(main))  # noqa: S102
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0
@@ -248,7 +250,7 @@ def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]  # as in multiprocessing
     atexit._run_exitfuncs()
-    for name in set(sys.modules) - preloaded:
+    for name in set(sys.modules) - preloaded | {"__main__"}:
         del sys.modules[name]
     gc.collect()
     with contextlib.suppress(OSError, ValueError):
