@@ -132,6 +132,10 @@ class Checkpoints:
         """The manifest of the best checkpoint, or None before one is published."""
         return self._read_manifest(f"{self._study}/best")
 
+    def write_result(self, text: str) -> None:
+        """Writes the study's ``result.json``."""
+        obstore.put(self._store, f"{self._study}/result.json", text.encode())
+
     def collect(self, keep: Collection[CheckpointRef | tuple[int, int]]) -> list[CheckpointRef]:
         """Deletes every checkpoint, whole or half, but those to keep; manifests go first.
 

@@ -13,6 +13,7 @@ from hpo_ops.client.messages import (
     TurnKind,
     Verdict,
     VerdictKind,
+    Waiting,
 )
 from hpo_ops.client.segment import (
     GatewayRefusedError,
@@ -37,4 +38,5 @@ __all__ = [
     "TurnKind",
     "Verdict",
     "VerdictKind",
+    "Waiting",
 ]

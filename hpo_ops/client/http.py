@@ -20,7 +20,7 @@ from hpo_ops.client.messages import (
     Turn,
     Verdict,
 )
-from hpo_ops.client.segment import GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 API = "/hpo/api/v1"
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
+
+
+MAX_FAILURES = 4
+"""Answers of a gateway that is there but fails, after which a call fails too."""
 
 
 class Transport:
@@ -62,6 +66,8 @@ class Transport:
             raise LookupError(message)
         if answer.status_code < 500:
             raise ValueError(message)
+        if answer.status_code == 500:
+            raise GatewayFailedError(message)
         raise GatewayUnreachableError(f"{answer.status_code}: {message}")
 
 
@@ -110,12 +116,13 @@ class GatewayClient:
     def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
         """Sends a request, again while the gateway is away. Every call is safe to repeat."""
         give_up_at = time.monotonic() + self._patience_seconds
-        pause = 0.2
+        pause, failures = 0.2, 0
         while True:
             try:
                 return self._transport.request(method, path, body, **query)
             except GatewayUnreachableError as error:
-                if time.monotonic() + pause > give_up_at:
+                failures += isinstance(error, GatewayFailedError)
+                if time.monotonic() + pause > give_up_at or failures >= MAX_FAILURES:
                     raise
                 logger.warning("the gateway is away, next try in %.1f s (%s)", pause, error)
                 self._sleep(pause)
@@ -164,6 +171,10 @@ class GatewayClient:
     def best(self, study_id: int) -> Best | None:
         answer = self.request("GET", f"/studies/{study_id}/best")
         return Best.from_dict(answer) if answer else None
+
+    def kept_checkpoints(self, study_id: int) -> set[tuple[int, int]]:
+        answer = self.request("GET", f"/studies/{study_id}/checkpoints/kept")
+        return {(trial, step) for trial, step in answer}
 
     def events(self, study_id: int, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = self.request(

@@ -72,6 +72,8 @@ class Turn(Message):
         reason: Why.
         assignment: The segment to run.
         token: What the segment's agent says who it is with.
+        command: The training command.
+        code: The folder to run it in.
         score: How the trial stands, where it is done.
     """
 
@@ -79,6 +81,8 @@ class Turn(Message):
     reason: str
     assignment: Assignment | None = None
     token: str | None = None
+    command: str | None = None
+    code: str | None = None
     score: Score | None = None
 
     def __post_init__(self) -> None:
@@ -92,6 +96,15 @@ class Turn(Message):
         if values.get("score"):
             values["score"] = Score.from_dict(values["score"])
         return super().from_dict(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Message):
+    """A trial that waits for its turn, or a whole study (no trial) that waits to go on."""
+
+    study_id: int
+    trial: int | None = None
+    reason: str = ""
 
 
 class VerdictKind(StrEnum):

@@ -12,6 +12,10 @@ class GatewayUnreachableError(ConnectionError):
     """The gateway did not answer, or not in a way that settles the matter: try again later."""
 
 
+class GatewayFailedError(GatewayUnreachableError):
+    """The gateway answered that something went wrong in it: it may be worth a few tries more."""
+
+
 class GatewayRefusedError(PermissionError):
     """The gateway does not accept this token (any more): the segment belongs to someone else."""
 

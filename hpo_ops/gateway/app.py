@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 
 from hpo_ops import __version__
 from hpo_ops.gateway import routes
@@ -13,6 +14,7 @@ from hpo_ops.gateway.access import Doorkeeper, Login
 from hpo_ops.gateway.studies import SegmentOverError, Studies
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (OperationalError, 503),
     (SegmentOverError, 410),
     (LookupError, 404),
     (ValueError, 422),

@@ -90,6 +90,41 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
     )
 
 
+def kept_checkpoints(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int]]:
+    """The best checkpoint of each of the best trials, and the newest of each unfinished one."""
+    maximize = record.config.metric.direction is Direction.MAXIMIZE
+    best_first = reports.c.value.desc() if maximize else reports.c.value.asc()
+    saved = (
+        select(checkpoints.c.trial, checkpoints.c.step, reports.c.value, trials.c.state)
+        .join(
+            reports,
+            and_(
+                reports.c.study_id == checkpoints.c.study_id,
+                reports.c.trial == checkpoints.c.trial,
+                reports.c.step == checkpoints.c.step,
+            ),
+        )
+        .join(
+            trials,
+            and_(
+                trials.c.study_id == checkpoints.c.study_id,
+                trials.c.number == checkpoints.c.trial,
+            ),
+        )
+        .where(checkpoints.c.study_id == record.id)
+        .order_by(best_first, checkpoints.c.trial, checkpoints.c.step)
+    )
+    best: dict[int, int] = {}
+    newest: dict[int, int] = {}
+    with ledger.engine.connect() as connection:
+        for row in connection.execute(saved):
+            if len(best) < record.config.checkpoints.keep:
+                best.setdefault(row.trial, row.step)
+            if not TrialState(row.state).is_finished:
+                newest[row.trial] = max(newest.get(row.trial, 0), row.step)
+    return sorted({*best.items(), *newest.items()})
+
+
 def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
     """The study's trials, by number."""
     runs = (

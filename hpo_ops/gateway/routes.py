@@ -16,6 +16,7 @@ from hpo_ops.client import (
     TrialSummary,
     Turn,
     Verdict,
+    Waiting,
 )
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.access import Caller
@@ -71,6 +72,12 @@ def collect(study_id: int, number: int, scores: list[Score], studies: Service) -
 def turn(study_id: int, trial: int, key: str, studies: Service) -> Turn:
     """What a trial's task is to do now."""
     return studies.turn(study_id, trial, key)
+
+
+@tasks.post("/ready")
+def ready(waiting: list[Waiting], studies: Service) -> list[Waiting]:
+    """Those of the waiting whose turn may have come."""
+    return studies.ready(waiting)
 
 
 @tasks.post("/studies/{study_id}/verdict")
@@ -162,6 +169,12 @@ def progress(record: Readable, studies: Service) -> Progress:
 def best(record: Readable, studies: Service) -> Best | None:
     """The best trial and its best checkpoint."""
     return reading.best(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/checkpoints/kept")
+def kept_checkpoints(record: Readable, studies: Service) -> list[tuple[int, int]]:
+    """The checkpoints (trial, step) that stay: of the best trials, and of those that go on."""
+    return reading.kept_checkpoints(studies.ledger, record)
 
 
 @people.get("/studies/{study_id}/trials")

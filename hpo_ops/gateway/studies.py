@@ -18,6 +18,7 @@ from hpo_ops.client import (
     TurnKind,
     Verdict,
     VerdictKind,
+    Waiting,
 )
 from hpo_ops.config import parse_study
 from hpo_ops.core import Action, Decision, TrialState
@@ -270,7 +271,37 @@ class Studies:
             reason=row.reason or "it is its turn",
             assignment=assignment,
             token=issue_segment_token(self.secret, segment_id),
+            command=config.command,
+            code=config.code,
         )
+
+    def ready(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        """Those of the waiting that should ask for their turn again, and why."""
+        answers = []
+        for study_id in dict.fromkeys(item.study_id for item in waiting):
+            numbers = [item.trial for item in waiting if item.study_id == study_id]
+            answers += self._ready_in(study_id, numbers)
+        return answers
+
+    def _ready_in(self, study_id: int, numbers: Sequence[int | None]) -> list[Waiting]:
+        with self.ledger.study(study_id) as session:
+            if not session.record.is_running:
+                return [
+                    Waiting(study_id=study_id, trial=number, reason=session.record.reason)
+                    for number in numbers
+                ]
+            config = session.record.config
+            free = leases.free(
+                session.connection,
+                pool=config.runner,
+                study_id=study_id,
+                at_most=config.parallelism,
+            )
+        trials = sorted(number for number in numbers if number is not None)
+        return [
+            Waiting(study_id=study_id, trial=number, reason="a place is free")
+            for number in trials[: int(free)]
+        ]
 
     def result(self, study_id: int, number: int) -> Score:
         """How a trial stands."""

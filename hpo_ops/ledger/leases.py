@@ -53,15 +53,7 @@ def take(
     ).scalar_one_or_none()
     if capacity is None:
         raise LookupError(f"there is no pool {pool}")
-    connection.execute(
-        delete(leases).where(leases.c.pool == pool, leases.c.expires_at < func.now())
-    )
-    held, mine = connection.execute(
-        select(
-            func.coalesce(func.sum(leases.c.amount), 0.0),
-            func.count().filter(leases.c.study_id == study_id),
-        ).where(leases.c.pool == pool)
-    ).one()
+    held, mine = _held(connection, pool, study_id)
     if mine >= at_most:
         return f"{mine} of {at_most} trials of the study run"
     if held + amount > capacity + 1e-9:
@@ -77,6 +69,29 @@ def take(
         )
     )
     return None
+
+
+def free(connection: Connection, *, pool: str, study_id: int, at_most: int) -> float:
+    """What a study could take of a pool now."""
+    capacity = connection.execute(
+        select(pools.c.capacity).where(pools.c.name == pool)
+    ).scalar_one_or_none()
+    held, mine = _held(connection, pool, study_id)
+    return max(min((capacity or 0.0) - held, at_most - mine), 0.0)
+
+
+def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
+    """What is leased of a pool, and by how many segments of the study."""
+    connection.execute(
+        delete(leases).where(leases.c.pool == pool, leases.c.expires_at < func.now())
+    )
+    held, mine = connection.execute(
+        select(
+            func.coalesce(func.sum(leases.c.amount), 0.0),
+            func.count().filter(leases.c.study_id == study_id),
+        ).where(leases.c.pool == pool)
+    ).one()
+    return float(held), int(mine)
 
 
 def renew(connection: Connection, segment_id: str) -> bool:

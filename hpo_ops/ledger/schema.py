@@ -1,8 +1,9 @@
-"""The ledger's tables. Optuna's own live beside them, in the database's default schema."""
+"""The ledger's tables. Optuna's own live beside them, in the database's public schema."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -21,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-SCHEMA = "hpo"
+SCHEMA = "ledger"
 metadata = MetaData(schema=SCHEMA)
 
 history = Sequence("history", metadata=metadata)
@@ -35,7 +36,7 @@ def _now() -> Column[object]:
 
 
 def _study() -> Column[object]:
-    return Column("study_id", ForeignKey("hpo.studies.id", ondelete="CASCADE"), nullable=False)
+    return Column("study_id", ForeignKey("ledger.studies.id", ondelete="CASCADE"), nullable=False)
 
 
 studies = Table(
@@ -72,7 +73,7 @@ trials = Table(
     _study(),
     Column("number", Integer, nullable=False),
     Column("state", Text, nullable=False),
-    Column("params", JSONB),
+    Column("params", JSON),  # keeps the order of the space
     Column("seed", BigInteger, nullable=False),
     Column("granted", Boolean, nullable=False, server_default="false"),
     Column("until_step", Integer),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,8 +36,15 @@ class StudyRecord:
 
     @property
     def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store."""
-        return f"{self.name}/{self.run_id}"
+        """The study's name in Optuna and in the checkpoint store: its name and its DAG run.
+
+        A run id with characters that are awkward in paths is written without them, and a few
+        letters of its hash keep it apart from others.
+        """
+        plain = re.sub(r"[^A-Za-z0-9_.-]", "-", self.run_id)
+        if plain != self.run_id:
+            plain += f"-{hashlib.sha256(self.run_id.encode()).hexdigest()[:6]}"
+        return f"{self.name}/{plain}"
 
     @property
     def is_running(self) -> bool:

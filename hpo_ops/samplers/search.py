@@ -32,9 +32,8 @@ _STATES = {
 def open_storage(url: str) -> BaseStorage:
     """Optuna's storage on the ledger's database."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.storages.get_storage(
-        optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    )
+    engine = {"pool_pre_ping": True, "connect_args": {"options": "-csearch_path=public"}}
+    return optuna.storages.get_storage(optuna.storages.RDBStorage(url, engine_kwargs=engine))
 
 
 @dataclass(frozen=True, kw_only=True)

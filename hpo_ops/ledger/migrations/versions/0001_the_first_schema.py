@@ -10,13 +10,13 @@ down_revision = None
 
 def upgrade() -> None:
     """Makes the tables."""
-    op.execute(sa.schema.CreateSequence(sa.Sequence("history", schema="hpo")))
+    op.execute(sa.schema.CreateSequence(sa.Sequence("history", schema="ledger")))
     op.create_table(
         "pools",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("capacity", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_table(
         "studies",
@@ -37,7 +37,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name", "run_id"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_table(
         "checkpoints",
@@ -54,9 +54,9 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.UniqueConstraint("study_id", "trial", "step"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_table(
         "decisions",
@@ -72,17 +72,24 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_index(
-        "decisions_of_trial", "decisions", ["study_id", "trial", "id"], unique=False, schema="hpo"
+        "decisions_of_trial",
+        "decisions",
+        ["study_id", "trial", "id"],
+        unique=False,
+        schema="ledger",
     )
     op.create_table(
         "events",
         sa.Column(
-            "id", sa.BigInteger(), server_default=sa.text("nextval('hpo.history')"), nullable=False
+            "id",
+            sa.BigInteger(),
+            server_default=sa.text("nextval('ledger.history')"),
+            nullable=False,
         ),
         sa.Column("study_id", sa.Integer(), nullable=False),
         sa.Column("trial", sa.Integer(), nullable=True),
@@ -94,11 +101,11 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id"),
-        schema="hpo",
+        schema="ledger",
     )
-    op.create_index("events_in_order", "events", ["study_id", "id"], unique=False, schema="hpo")
+    op.create_index("events_in_order", "events", ["study_id", "id"], unique=False, schema="ledger")
     op.create_table(
         "leases",
         sa.Column("segment_id", sa.Text(), nullable=False),
@@ -113,15 +120,18 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("segment_id"),
-        schema="hpo",
+        schema="ledger",
     )
-    op.create_index("leases_of_pool", "leases", ["pool"], unique=False, schema="hpo")
+    op.create_index("leases_of_pool", "leases", ["pool"], unique=False, schema="ledger")
     op.create_table(
         "reports",
         sa.Column(
-            "id", sa.BigInteger(), server_default=sa.text("nextval('hpo.history')"), nullable=False
+            "id",
+            sa.BigInteger(),
+            server_default=sa.text("nextval('ledger.history')"),
+            nullable=False,
         ),
         sa.Column("study_id", sa.Integer(), nullable=False),
         sa.Column("trial", sa.Integer(), nullable=False),
@@ -136,11 +146,13 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.UniqueConstraint("study_id", "trial", "step"),
-        schema="hpo",
+        schema="ledger",
     )
-    op.create_index("reports_in_order", "reports", ["study_id", "id"], unique=False, schema="hpo")
+    op.create_index(
+        "reports_in_order", "reports", ["study_id", "id"], unique=False, schema="ledger"
+    )
     op.create_table(
         "rounds",
         sa.Column("study_id", sa.Integer(), nullable=False),
@@ -154,9 +166,9 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.UniqueConstraint("study_id", "number"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_table(
         "segments",
@@ -178,16 +190,16 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id"),
-        schema="hpo",
+        schema="ledger",
     )
     op.create_index(
         "one_open_segment",
         "segments",
         ["study_id", "trial"],
         unique=True,
-        schema="hpo",
+        schema="ledger",
         postgresql_where=sa.text("outcome IS NULL"),
     )
     op.create_table(
@@ -195,7 +207,7 @@ def upgrade() -> None:
         sa.Column("study_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("params", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("params", sa.JSON(), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("granted", sa.Boolean(), server_default="false", nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
@@ -213,7 +225,7 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.ForeignKeyConstraint(["study_id"], ["hpo.studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
         sa.UniqueConstraint("study_id", "number"),
-        schema="hpo",
+        schema="ledger",
     )

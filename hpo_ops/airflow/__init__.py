@@ -1,0 +1,1 @@
+"""Studies in Airflow: the DAG factory, operators, triggers and sensors."""

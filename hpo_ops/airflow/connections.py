@@ -1,0 +1,51 @@
+"""What tasks reach by Airflow connections: the gateway and the checkpoint store."""
+
+from __future__ import annotations
+
+import os
+
+from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from hpo_ops.checkpoints import Credentials
+from hpo_ops.client import GatewayClient
+
+GATEWAY = "hpo_gateway"
+"""Connection of the gateway: host, port, schema, and a service token as its password."""
+STORE = "hpo_s3"
+"""Connection of the checkpoint store: an AWS connection, also for other S3 services."""
+STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
+
+
+def gateway_address(connection: Connection) -> tuple[str, str]:
+    """Address and token of the gateway."""
+    port = f":{connection.port}" if connection.port else ""
+    url = f"{connection.schema or 'http'}://{connection.host}{port}"
+    return url, connection.password or ""
+
+
+def connect_gateway() -> GatewayClient:
+    """The gateway, for a task."""
+    return GatewayClient(*gateway_address(BaseHook.get_connection(GATEWAY)))
+
+
+def store_credentials() -> Credentials:
+    """How to reach the checkpoint store; the worker's own AWS identity without a connection."""
+    try:
+        hook = AwsBaseHook(aws_conn_id=STORE, client_type="s3")
+        keys = hook.get_credentials()
+        return Credentials(
+            access_key_id=keys.access_key,
+            secret_access_key=keys.secret_key,
+            session_token=keys.token,
+            endpoint=hook.conn_config.get_service_endpoint_url("s3"),
+            region=hook.region_name or "us-east-1",
+        )
+    except AirflowNotFoundException:
+        return Credentials.from_environment()
+
+
+def default_store() -> str | None:
+    """The platform's own checkpoint store."""
+    return os.environ.get(STORE_VARIABLE)

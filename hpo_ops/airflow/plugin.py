@@ -1,0 +1,63 @@
+"""The gateway inside Airflow's api-server: people log in by Airflow's own means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import resolve_user_from_token
+from fastapi import FastAPI, HTTPException, Request
+
+from hpo_ops.gateway.app import create_app
+from hpo_ops.gateway.settings import open_studies
+
+SAFE_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True)
+class AirflowUser:
+    """A person logged in to Airflow, with the rights that its auth manager gives."""
+
+    user: BaseUser
+
+    @property
+    def name(self) -> str:
+        return self.user.get_name()
+
+    def may_read(self, dag_id: str) -> bool:
+        return self._may("GET", dag_id)
+
+    def may_edit(self, dag_id: str) -> bool:
+        return self._may("PUT", dag_id)
+
+    def _may(self, method: Literal["GET", "PUT"], dag_id: str) -> bool:
+        return get_auth_manager().is_authorized_dag(
+            method=method,
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=dag_id),
+            user=self.user,
+        )
+
+
+async def log_in(request: Request) -> AirflowUser:
+    """The person behind a request: by a token, or for reading by the UI's cookie.
+
+    A cookie alone changes nothing, so that another site cannot act through a browser.
+    """
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        token = request.cookies.get(COOKIE_NAME_JWT_TOKEN, "")
+        if token and request.method not in SAFE_METHODS:
+            raise HTTPException(403, "a change needs a token in the Authorization header")
+    return AirflowUser(await resolve_user_from_token(token))
+
+
+def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
+    """The gateway for Airflow's api-server."""
+    return create_app(open_studies(environment), login=log_in)

@@ -1,0 +1,130 @@
+"""The task of one trial: asks what to do, runs segments, hands the score on by XCom."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from hpo_ops.airflow.connections import connect_gateway
+from hpo_ops.airflow.operators import open_checkpoints
+from hpo_ops.airflow.triggers import TurnTrigger
+from hpo_ops.client import GatewayClient, Score, SegmentClient, StudyHandle, Turn, TurnKind
+from hpo_ops.core import TrialState
+from hpo_ops.protocol import ParamValue, Result
+from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class TrialOperator(BaseOperator):
+    """Runs one trial as processes of the worker, segment by segment, until it is done."""
+
+    ui_color = "#f3e5f5"
+    template_fields = ("study",)
+
+    def __init__(
+        self,
+        *,
+        study: Any,
+        number: int = 0,
+        hyperparameters: Mapping[str, ParamValue] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.study = study
+        self.number = number
+        self.hyperparameters = hyperparameters or {}
+        self._score: Score | None = None
+        self._runner: LocalRunner | None = None
+
+    @property
+    def label(self) -> str:
+        """The trial in the grid: its number, its parameters and, once it is known, its value."""
+        shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
+        value = self._score.value if self._score else None
+        result = "" if value is None else f" → {_short(value)}"
+        return f"{self.number}: {shown}{result}"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        study = StudyHandle.from_dict(self.study)
+        gateway = connect_gateway()
+        while True:
+            turn = gateway.turn(study.id, self.number, key=uuid.uuid4().hex)
+            if turn.kind is TurnKind.RUN:
+                self._run(gateway, study, turn)
+            elif turn.kind is TurnKind.WAIT:
+                self.log.info("trial %d waits: %s", self.number, turn.reason)
+                self.defer(
+                    trigger=TurnTrigger(study_id=study.id, trial=self.number),
+                    method_name="resume",
+                )
+            else:
+                return self._end(context, turn)
+
+    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Goes on after a wait."""
+        return self.execute(context)
+
+    def on_kill(self) -> None:
+        if self._runner is not None:
+            self._runner.terminate()
+
+    def _run(self, gateway: GatewayClient, study: StudyHandle, turn: Turn) -> Result:
+        assignment = turn.assignment
+        if assignment is None or turn.token is None or turn.code is None or turn.command is None:
+            raise ValueError(f"the gateway said run, but not what: {turn.reason}")
+        self.log.info(
+            "trial %d runs from step %d to %s: %s",
+            self.number,
+            assignment.from_step,
+            assignment.until_step or "its end",
+            turn.reason,
+        )
+        self._runner = LocalRunner(
+            turn.command,
+            Path(turn.code),
+            on_line=lambda line: self.log.info("%s", line),
+            warm=WarmStarter(),
+        )
+        with tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as folder:
+            result = run_segment(
+                assignment,
+                root=Path(folder) / "hpo",
+                runner=self._runner,
+                gateway=SegmentClient(gateway.url, turn.token, assignment.segment),
+                checkpoints=open_checkpoints(study),
+            )
+        gateway.finish_segment(assignment.segment, result)
+        self.log.info(
+            "trial %d segment %s at step %d: %s",
+            self.number,
+            result.outcome,
+            result.step,
+            result.reason or "its end",
+        )
+        return result
+
+    def _end(self, context: Context, turn: Turn) -> dict[str, Any]:
+        score = turn.score
+        if score is None:
+            raise ValueError("the gateway said done, but not how")
+        self._score = score
+        self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
+        if score.state in (TrialState.PRUNED, TrialState.FAILED):
+            # Neither a skipped nor a failed task pushes what it returns.
+            context["ti"].xcom_push(key="return_value", value=score.to_dict())
+            if score.state is TrialState.PRUNED:
+                raise AirflowSkipException(score.reason)
+            raise AirflowFailException(f"trial {score.trial}: {score.reason}")
+        return score.to_dict()
+
+
+def _short(value: ParamValue) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,64 @@
+"""The gateway's settings, from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from sqlalchemy import select
+
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.ledger import Ledger, leases
+from hpo_ops.ledger.schema import pools
+
+LEDGER_VARIABLE = "HPO_LEDGER_URL"
+SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
+POOLS_VARIABLE = "HPO_POOLS"
+MIN_SECRET = 32
+
+
+def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
+    """The gateway's work on the ledger that the environment names.
+
+    Raises:
+        ValueError: A setting is missing or cannot be used.
+    """
+    for name in (LEDGER_VARIABLE, SECRET_VARIABLE):
+        if not environment.get(name):
+            raise ValueError(f"{name} is missing, but the gateway needs it")
+    secret = environment[SECRET_VARIABLE]
+    if len(secret) < MIN_SECRET:
+        raise ValueError(
+            f"{SECRET_VARIABLE} has {len(secret)} characters, but must have {MIN_SECRET} or more"
+        )
+    ledger = Ledger.open(environment[LEDGER_VARIABLE])
+    _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
+    return Studies(ledger, secret)
+
+
+def parse_pools(text: str) -> dict[str, float]:
+    """Capacities from ``local=4,gpu=8``.
+
+    >>> parse_pools("gpu=8")
+    {'gpu': 8.0}
+    """
+    capacities: dict[str, float] = {}
+    for item in filter(None, text.split(",")):
+        name, _, amount = item.partition("=")
+        try:
+            capacities[name.strip()] = float(amount)
+        except ValueError:
+            raise ValueError(
+                f"{POOLS_VARIABLE} has {item!r}, but must be like local=4,gpu=8"
+            ) from None
+    return capacities
+
+
+def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
+    """Sets the given pools; this machine's has a place for each core until someone says more."""
+    with ledger.engine.begin() as connection:
+        known = connection.execute(select(pools.c.name)).scalars()
+        if "local" not in {*known, *capacities}:
+            leases.set_capacity(connection, "local", float(os.cpu_count() or 1))
+        for name, capacity in capacities.items():
+            leases.set_capacity(connection, name, capacity)
