@@ -1,6 +1,6 @@
 """Parents training processes, so that none of them outlives who asked for it.
 
-Run as a script, by any Python that training code uses; standard library only. It has two ways:
+Run as a script by the Python of the training code; standard library only:
 
     nursery.py guard <fd>                  one process, for a connection that is already there
     nursery.py warm <socket> <lock> ...    many, forked after the heavy imports are done
@@ -18,7 +18,6 @@ import contextlib
 import ctypes
 import fcntl
 import gc
-import importlib
 import json
 import os
 import selectors
@@ -72,10 +71,10 @@ class Nursery:
                 if key.data is not None:
                     kind, pid = key.data
                     (self._on_exit if kind == "process" else self._on_connection)(pid)
-                elif self._listener is not None:
-                    request = self.start(self._listener.accept()[0])
-                    if request is not None:
-                        return request
+                elif self._listener is not None and (
+                    request := self.start(self._listener.accept()[0])
+                ):
+                    return request
         return None
 
     def start(self, connection: socket.socket) -> dict[str, Any] | None:
@@ -116,8 +115,8 @@ class Nursery:
 
     def _on_connection(self, pid: int) -> None:
         connection = self._connections.get(pid)
-        if connection is None:
-            return  # it ended in this very turn
+        if connection is None:  # it ended in this very turn
+            return
         data = b""
         with contextlib.suppress(OSError):
             data = connection.recv(16)
@@ -212,15 +211,15 @@ def run_command(request: dict[str, Any]) -> NoReturn:
 
 def run_script(request: dict[str, Any]) -> NoReturn:
     """Runs a Python script as ``python script.py`` would."""
-    script = str(Path(request["argv"][1]).absolute())
     sys.argv = request["argv"][1:]
-    sys.path.insert(0, str(Path(script).parent))
+    script = Path(sys.argv[0]).absolute()
+    sys.path.insert(0, str(script.parent))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     preloaded = set(sys.modules)
-    _end(_run_as_main(script), preloaded)
+    _end(_run_as_main(str(script)), preloaded)
 
 
 def _run_as_main(script: str) -> int:
@@ -262,7 +261,6 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
     """Imports what scripts will import; a failure is the script's to meet."""
     for module, names in imports:
         try:
-            importlib.import_module(module)
             __import__(module, fromlist=names)
         except (Exception, SystemExit) as error:  # noqa: BLE001, the script will meet it
             sys.stderr.write(f"{module} was not preloaded: {error!r}\n")
@@ -292,8 +290,7 @@ def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> N
     nursery.listen(path)
     os.write(int(ready), READY)
     os.close(int(ready))
-    request = nursery.serve()
-    if request is not None:
+    if (request := nursery.serve()) is not None:
         run_script(request)
 
 

@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 from hpo_ops.runners import nursery
 
+START_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
 NURSERY = str(Path(nursery.__file__).resolve())
 
 
@@ -56,12 +58,23 @@ class Process:
         """The process id, which is also the id of its group and session."""
         return self._pid
 
-    def request(self, launch: Launch, log: BinaryIO, *, timeout_seconds: float = 30.0) -> None:
-        """Asks for the process.
+    def request(self, launch: Launch, log: BinaryIO) -> None:
+        """Asks for the process; closes itself if there is none.
 
         Raises:
-            NotStartedError: The other side does not answer.
+            NotStartedError: The nursery does not answer.
         """
+        try:
+            message = self._ask(launch, log)
+        except OSError as error:
+            self.close()
+            raise NotStartedError(f"the nursery is gone ({error})") from error
+        if message is None or "pid" not in message:
+            self.close()
+            raise NotStartedError("the nursery did not start the process")
+        self._pid = message["pid"]
+
+    def _ask(self, launch: Launch, log: BinaryIO) -> dict[str, int] | None:
         body = json.dumps(
             {
                 "argv": list(launch.argv),
@@ -69,16 +82,10 @@ class Process:
                 "environment": dict(launch.environment),
             }
         ).encode()
-        try:
-            header = nursery.HEADER.pack(len(body))
-            socket.send_fds(self._connection, [header], [log.fileno()])
-            self._connection.sendall(body)
-            message = self._read(timeout_seconds)
-        except OSError as error:
-            raise NotStartedError(f"the nursery is gone ({error})") from error
-        if message is None or "pid" not in message:
-            raise NotStartedError("the nursery did not start the process")
-        self._pid = message["pid"]
+        header = nursery.HEADER.pack(len(body))
+        socket.send_fds(self._connection, [header], [log.fileno()])
+        self._connection.sendall(body)
+        return self._read(START_SECONDS)
 
     def wait(self, timeout_seconds: float) -> int | None:
         """The exit code, negative for a signal; None if it still runs after the time."""
@@ -103,10 +110,11 @@ class Process:
         """Kills what still runs."""
         if self._exit_code is None and self._pid is not None:
             self.kill()
-            self.wait(5.0)
+            self.wait(CLOSE_SECONDS)
         self._connection.close()
         if self._guard is not None:
-            self._guard.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(CLOSE_SECONDS)
 
     def _send(self, number: signal.Signals) -> None:
         try:

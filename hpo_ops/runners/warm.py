@@ -13,10 +13,13 @@ import json
 import logging
 import os
 import select
+import signal
 import socket
 import stat
+import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -31,6 +34,8 @@ logger = logging.getLogger(__name__)
 PER_TRIAL = {DIRECTORY_VARIABLE, "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 """Variables that differ from trial to trial and that no import reads."""
 START_SECONDS = 120.0
+UNFIT_SECONDS = 600.0
+"""How long a list of imports that cannot be forked is not tried again."""
 
 
 class WarmStarter:
@@ -62,10 +67,20 @@ class WarmStarter:
         except OSError as error:
             raise NotStartedError(str(error)) from error
 
+    def stop(self) -> None:
+        """Ends all nurseries of the folder, and what they run."""
+        for path in _private_folder(self._runtime).glob("*.sock"):
+            connection = _connect(path)
+            if connection is not None:
+                with connection, contextlib.suppress(ProcessLookupError):
+                    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                    os.kill(struct.unpack("3i", peer)[0], signal.SIGKILL)
+            path.unlink(missing_ok=True)
+
     def _start(self, launch: Launch, log: BinaryIO, imports: list[Import]) -> Process:
         base = _private_folder(self._runtime) / _key(launch, imports)
         unfit = base.with_suffix(".unfit")
-        if unfit.exists():
+        if unfit.exists() and time.time() - unfit.stat().st_mtime < UNFIT_SECONDS:
             raise NotStartedError(unfit.read_text())
         with _locked(base.with_suffix(".lock")):
             connection = _connect(base.with_suffix(".sock"))
@@ -106,7 +121,7 @@ class WarmStarter:
             os.close(writing)
             writing = -1
             if not select.select([reading], [], [], START_SECONDS)[0]:
-                raise NotStartedError(f"the imports took more than {START_SECONDS} s")
+                return f"the imports took more than {START_SECONDS} s"
             return os.read(reading, 1024).decode() or "the nursery ended at once"
         finally:
             os.close(reading)

@@ -252,3 +252,19 @@ def test_a_killed_nursery_takes_the_training_along(bench: Bench) -> None:
 def test_an_empty_command_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="command is empty"):
         LocalRunner("", tmp_path)
+
+
+def test_a_log_that_grows_fast_holds_up_nothing(bench: Bench) -> None:
+    bench.gateway.decide = lambda reports: Control(
+        action=Action.STOP if reports else Action.CONTINUE, reason="enough"
+    )
+    result = bench.run(
+        """
+        from hpo_ops.sdk import trial
+        for step in trial.steps():
+            print("x" * 5_000_000)
+            trial.report(step, 1)
+        """
+    )
+    assert result.outcome is Outcome.STOPPED
+    assert sum(map(len, bench.lines)) == 5_000_000 * result.step
