@@ -1,0 +1,5 @@
+"""``hpo``: studies from the command line."""
+
+from hpo_ops.cli.app import main
+
+__all__ = ["main"]

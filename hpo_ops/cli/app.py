@@ -1,0 +1,265 @@
+"""The commands of ``hpo``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hpo_ops import __version__
+from hpo_ops.cli.errors import CommandError
+from hpo_ops.cli.follow import follow
+from hpo_ops.cli.logs import show_logs
+from hpo_ops.cli.session import STATE_FOLDER, Session, connect
+from hpo_ops.cli.show import best_lines, progress_line, studies_table, trials_table
+from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.config import StudyConfig, StudyError, load_study
+from hpo_ops.stack import Stack, StackError, Update
+
+app = typer.Typer(
+    name="hpo",
+    help="Hyperparameter studies as Airflow DAGs: each trial a pod, every decision explained.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
+Run = Annotated[str | None, typer.Option("--run", help="Its DAG run; the newest if not given.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+DAG_SECONDS = 90.0
+EXPECTED = (
+    CommandError,
+    StudyError,
+    StackError,
+    GatewayRefusedError,
+    GatewayUnreachableError,
+)
+"""Errors that are told in a sentence."""
+
+
+def main() -> None:
+    """Runs ``hpo``; expected errors end it with a sentence and the exit code 1."""
+    try:
+        app()
+    except EXPECTED as error:
+        err.print(f"[red]hpo:[/red] {error}", markup=True, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+@app.command(epilog="Example: hpo validate dags/studies/digits.yaml")
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Study files.")], as_json: Json = False
+) -> None:
+    """Checks study files and says everything that is wrong with them."""
+    found: dict[str, list[str]] = {}
+    for file in files:
+        try:
+            load_study(file)
+            found[str(file)] = []
+        except StudyError as error:
+            found[str(file)] = error.problems
+    if as_json:
+        _print_json(found)
+    for file_name, problems in found.items():
+        if not as_json and not problems:
+            out.print(f"{file_name}: ok")
+        for problem in problems if not as_json else []:
+            err.print(f"{file_name}: {problem}", soft_wrap=True)
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Examples: hpo run dags/studies/digits.yaml · hpo run digits --quiet --no-follow"
+)
+def run(
+    study: Annotated[str, typer.Argument(help="Study file in dags/studies/, or a study's name.")],
+    is_followed: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Show progress until the study ends.")
+    ] = True,
+    is_quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the id of the DAG run alone.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Triggers a study and follows it to its end."""
+    name = _study_name(study)
+    session = connect()
+    session.airflow.wait_for_dag(name, seconds=DAG_SECONDS)
+    run_id = session.airflow.trigger(name, {})
+    if is_quiet:
+        print(run_id)
+    elif not as_json:
+        out.print(f"Started study {name}: {session.airflow.run_page(name, run_id)}")
+    if not is_followed:
+        if as_json:
+            _print_json({"study": name, "run_id": run_id})
+        return
+    console = err if as_json or is_quiet else out
+    ended_well = follow(session, console, dag_id=name, run_id=run_id, name=name)
+    progress = session.study(name, run_id)
+    if as_json:
+        _print_json(progress.to_dict())
+    elif not is_quiet:
+        _show_end(session, name, run_id)
+    if not ended_well:
+        raise typer.Exit(1)
+
+
+def _show_end(session: Session, name: str, run_id: str) -> None:
+    progress = session.study(name, run_id)
+    out.print(f"Ended:       {progress.reason}", soft_wrap=True)
+    if progress.best:
+        for line in best_lines(progress.best, progress.metric):
+            out.print(line, soft_wrap=True)
+    out.print(f"Airflow:     {session.airflow.run_page(progress.dag_id, run_id)}", soft_wrap=True)
+
+
+def _study_name(given: str) -> str:
+    path = Path(given)
+    if path.suffix in (".yaml", ".yml") or path.exists():
+        config: StudyConfig = load_study(path)
+        return config.name
+    return given
+
+
+@app.command(epilog="Examples: hpo status · hpo status digits --json")
+def status(
+    study: Annotated[
+        str | None, typer.Argument(help="Name of a study; all recent ones if not given.")
+    ] = None,
+    run_id: Run = None,
+    as_json: Json = False,
+) -> None:
+    """Shows how studies stand, or one study with its trials."""
+    session = connect()
+    if study is None:
+        studies = session.gateway.studies()
+        if as_json:
+            _print_json([item.to_dict() for item in studies])
+        else:
+            out.print(studies_table(studies))
+        return
+    progress = session.study(study, run_id)
+    trials = session.gateway.trials(progress.id)
+    if as_json:
+        _print_json({**progress.to_dict(), "all_trials": [trial.to_dict() for trial in trials]})
+        return
+    out.print(progress_line(progress), soft_wrap=True)
+    out.print(f"{progress.state}: {progress.reason or 'goes on'}", soft_wrap=True)
+    out.print(trials_table(trials, progress.metric))
+    page = session.airflow.run_page(progress.dag_id, progress.run_id)
+    out.print(f"View more at: {page}", soft_wrap=True)
+
+
+@app.command(epilog="Example: hpo best digits --json")
+def best(study: StudyName, run_id: Run = None, as_json: Json = False) -> None:
+    """Shows the best trial of a study and where its checkpoint is."""
+    session = connect()
+    progress = session.study(study, run_id)
+    if progress.best is None:
+        raise CommandError(f"no trial of {study} has reported a value yet")
+    if as_json:
+        _print_json(progress.best.to_dict())
+        return
+    for line in best_lines(progress.best, progress.metric):
+        out.print(line, soft_wrap=True)
+
+
+@app.command(epilog="Examples: hpo logs digits --follow · hpo logs digits --trial 3")
+def logs(
+    study: StudyName,
+    run_id: Run = None,
+    trial: Annotated[int | None, typer.Option("--trial", "-t", help="Only this trial.")] = None,
+    is_followed: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the study ends.")
+    ] = False,
+) -> None:
+    """Prints the logs of a study's trials, each line with its trial in front."""
+    session = connect()
+    progress = session.study(study, run_id)
+    show_logs(
+        session,
+        out,
+        dag_id=progress.dag_id,
+        run_id=progress.run_id,
+        trial=trial,
+        is_followed=is_followed,
+    )
+
+
+@app.command(epilog='Example: hpo stop digits --reason "good enough"')
+def stop(
+    study: StudyName,
+    run_id: Run = None,
+    reason: Annotated[str, typer.Option(help="Why; it is kept with the study.")] = "",
+) -> None:
+    """Ends a study tidily: what runs saves and leaves, the best is published."""
+    session = connect()
+    progress = session.study(study, run_id)
+    if progress.state != "running":
+        raise CommandError(f"{study} does not run: it is {progress.state} ({progress.reason})")
+    session.gateway.stop(progress.id, reason)
+    out.print(f"{study} stops; follow it with: hpo status {study}")
+
+
+@app.command(epilog="Example: hpo up --port 8090")
+def up(
+    port: Annotated[int | None, typer.Option(help="Preferred port of the UI.")] = None,
+) -> None:
+    """Starts PostgreSQL, S3 and Airflow on this machine."""
+    stack = Stack(Path(STATE_FOLDER), port=port)
+    stack.start(show_update)
+    out.print(f"Airflow:     {stack.url}")
+    out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+
+
+@app.command()
+def down() -> None:
+    """Stops what `hpo up` or `hpo demo` started."""
+    Stack(Path(STATE_FOLDER)).stop(show_update)
+
+
+@app.command(epilog="Example: hpo demo --study digits")
+def demo(
+    study: Annotated[str, typer.Option(help="The study to run.")] = "digits",
+    port: Annotated[int | None, typer.Option(help="Preferred port of the UI.")] = None,
+) -> None:
+    """Starts everything on this machine and runs an example study to its end."""
+    stack = Stack(Path(STATE_FOLDER), port=port)
+    was_up = stack.is_healthy()
+    try:
+        stack.start(show_update)
+        run(study)
+    except KeyboardInterrupt:
+        if not was_up:
+            out.print("stopping what was started")
+            stack.stop()
+        raise
+    out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+    out.print("The stack goes on running; stop it with: make down")
+
+
+def show_update(update: Update) -> None:
+    """A line of the stack's progress."""
+    out.print(f"  {update}", markup=False)
+
+
+@app.command()
+def version() -> None:
+    """Prints the version."""
+    print(__version__)

@@ -1,0 +1,5 @@
+"""Errors that end a command with a sentence instead of a traceback."""
+
+
+class CommandError(Exception):
+    """What went wrong, in a sentence for the person at the terminal."""

@@ -1,0 +1,54 @@
+"""Following a study until its DAG run ends, live in a terminal, by lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from hpo_ops.cli.session import Session
+from hpo_ops.cli.show import progress_line
+from hpo_ops.client import Progress
+
+POLL_SECONDS = 1.0
+ENDED = ("success", "failed")
+
+
+def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name: str) -> bool:
+    """Shows a study's progress until its run has ended; True where it ended well."""
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        last = ""
+        while True:
+            state = session.airflow.run_state(dag_id, run_id)
+            progress = _progress(session, name, run_id)
+            line = progress_line(progress) if progress else f"{name}  {state}"
+            if console.is_terminal:
+                live.update(_picture(line, progress))
+            elif _without_time(line) != last:
+                last = _without_time(line)
+                console.print(line, soft_wrap=True)
+            if state in ENDED:
+                return state == "success"
+            time.sleep(POLL_SECONDS)
+
+
+def _progress(session: Session, name: str, run_id: str) -> Progress | None:
+    try:
+        return session.gateway.find(name, run_id)
+    except LookupError:
+        return None  # prepare has not run yet
+
+
+def _picture(line: str, progress: Progress | None) -> Group:
+    counts = progress.counts if progress else {}
+    done = sum(counts.get(state, 0) for state in ("completed", "pruned", "failed"))
+    total = progress.trials if progress else 1
+    return Group(Text(line), ProgressBar(total=total, completed=done, width=60))
+
+
+def _without_time(line: str) -> str:
+    """What of a line is news: not the seconds alone."""
+    return line.split(" · ", 1)[-1]

@@ -1,0 +1,110 @@
+"""Studies and trials as tables and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from hpo_ops.client import Best, Progress, TrialSummary
+
+_STYLES = {
+    "running": "cyan",
+    "completed": "green",
+    "pruned": "yellow",
+    "failed": "red",
+    "paused": "magenta",
+    "waiting": "dim",
+}
+
+
+def duration(seconds: float | None) -> str:
+    """``75`` as ``1:15``.
+
+    >>> duration(3675)
+    '1:01:15'
+    """
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def params_text(params: dict[str, object]) -> str:
+    """Parameters on one line."""
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    )
+
+
+def progress_line(progress: Progress) -> str:
+    """A study on one line: done, running, pruned, failed, best so far."""
+    counts = progress.counts
+    done = counts["completed"] + counts["pruned"] + counts["failed"]
+    parts = [
+        f"{duration(progress.seconds)}",
+        f"{done}/{progress.trials} done",
+        f"{counts['running']} running",
+        f"{counts['pruned']} pruned",
+    ]
+    if counts["paused"]:
+        parts.append(f"{counts['paused']} paused")
+    if counts["failed"]:
+        parts.append(f"{counts['failed']} failed")
+    if progress.best:
+        best = progress.best
+        parts.append(f"best {progress.metric} {best.value:.4g} (trial {best.trial})")
+    return f"{progress.name}  " + " · ".join(parts)
+
+
+def studies_table(studies: Sequence[Progress]) -> Table:
+    """Studies, newest first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Study", "Run", "State", "Done", "Failed", "Best", "Time"):
+        table.add_column(column, overflow="fold")
+    for study in studies:
+        counts = study.counts
+        done = counts["completed"] + counts["pruned"] + counts["failed"]
+        table.add_row(
+            study.name,
+            study.run_id,
+            study.state,
+            f"{done}/{study.trials}",
+            str(counts["failed"]),
+            f"{study.best.value:.5g}" if study.best else "",
+            duration(study.seconds),
+        )
+    return table
+
+
+def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
+    """Trials, by number."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Trial", "State", "Step", metric, "Time", "Segments", "Parameters", "Why"):
+        table.add_column(column, overflow="fold")
+    for trial in trials:
+        table.add_row(
+            str(trial.trial),
+            Text(trial.state, style=_STYLES.get(trial.state, "")),
+            str(trial.step),
+            "" if trial.value is None else f"{trial.value:.5g}",
+            duration(trial.seconds),
+            str(trial.segments),
+            params_text(dict(trial.params)),
+            trial.reason,
+        )
+    return table
+
+
+def best_lines(best: Best, metric: str) -> list[str]:
+    """The best trial and where its checkpoint is."""
+    lines = [
+        f"Best trial:  {best.trial} with {metric} {best.value:.6g} at step {best.step}",
+        f"Parameters:  {params_text(dict(best.params))}",
+    ]
+    if best.checkpoint_uri:
+        lines.append(f"Checkpoint:  {best.checkpoint_uri} (step {best.checkpoint_step})")
+    return lines
