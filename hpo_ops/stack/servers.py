@@ -93,7 +93,13 @@ class Servers:
             found.add(Part.S3)
         running = {part: process for part in AIRFLOW_PARTS if (process := self.find(part))}
         if asked.intersection(running) and Part.API_SERVER in running:
-            since = {part: process.create_time() for part, process in running.items()}
+            # A heartbeat from before a crash of the database proves nothing: Airflow's parts
+            # may end when they lose it.
+            database = self.postgres.find()
+            earliest = 0.0 if database is None else database.create_time()
+            since = {
+                part: max(earliest, process.create_time()) for part, process in running.items()
+            }
             found |= find_healthy(self._settings.url, since=since) & running.keys() & asked
         return found
 
@@ -143,39 +149,40 @@ class Servers:
     def _start_spawned(
         self, parts: Collection[Part], started: list[Part], progress: Progress
     ) -> None:
-        missing = [part for part in parts if self.find(part) is None]
-        begun = time.monotonic()
-        for part in missing:
-            progress(Update(part, Phase.STARTING))
-            started.append(part)
-            self._end_leftovers(part)
-            record = spawn(
-                self._command(part),
-                environment=self._environment_of(part),
-                cwd=self._settings.project,
-                log=self._layout.log(part),
-            )
-            record.write(self._layout.pid_file(part))
-        waiting = set(parts)
+        begun, launched, waiting = time.monotonic(), set[Part](), set(parts)
         while waiting:
-            for part in sorted(self.healthy(waiting), key=list(Part).index):
+            for part in _in_order(waiting):
+                if self.find(part) is not None:
+                    continue
+                if part in launched:
+                    raise self._failure(part, "it ended by itself")
+                progress(Update(part, Phase.STARTING))
+                started.append(part)
+                self._launch(part)
+                launched.add(part)
+            for part in _in_order(self.healthy(waiting)):
                 waiting.discard(part)
-                is_new = part in missing
-                seconds = time.monotonic() - begun if is_new else None
-                phase = Phase.READY if is_new else Phase.ALREADY_RUNNING
-                progress(Update(part, phase, seconds))
-            self._fail_on_dead(waiting, begun)
+                if part in launched:
+                    progress(Update(part, Phase.READY, time.monotonic() - begun))
+                else:
+                    progress(Update(part, Phase.ALREADY_RUNNING))
+            if waiting and time.monotonic() - begun > self._start_seconds:
+                why = f"it is not healthy after {self._start_seconds:.0f} s"
+                raise self._failure(_in_order(waiting)[0], why)
             time.sleep(0.2 if waiting else 0.0)
 
-    def _fail_on_dead(self, waiting: Collection[Part], begun: float) -> None:
-        for part in sorted(waiting, key=list(Part).index):
-            if self.find(part) is None:
-                why = "it ended by itself"
-            elif time.monotonic() - begun > self._start_seconds:
-                why = f"it is not healthy after {self._start_seconds:.0f} s"
-            else:
-                continue
-            raise PartFailedError(part, why=why, log=self._layout.log(part))
+    def _launch(self, part: Part) -> None:
+        self._end_leftovers(part)
+        record = spawn(
+            self._command(part),
+            environment=self._environment_of(part),
+            cwd=self._settings.project,
+            log=self._layout.log(part),
+        )
+        record.write(self._layout.pid_file(part))
+
+    def _failure(self, part: Part, why: str) -> PartFailedError:
+        return PartFailedError(part, why=why, log=self._layout.log(part))
 
     def _command(self, part: Part) -> list[str]:
         if part is Part.S3:
@@ -247,6 +254,10 @@ class Servers:
     def _end_leftovers(self, part: Part) -> None:
         """Ends what an earlier process of this part has left behind."""
         terminate(self._marked_by(part), grace_seconds=2.0)
+
+
+def _in_order(parts: Iterable[Part]) -> list[Part]:
+    return sorted(parts, key=list(Part).index)
 
 
 def _name(process: psutil.Process) -> str:

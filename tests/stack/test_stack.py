@@ -115,7 +115,7 @@ def test_starting_again_changes_nothing(stack: Stack) -> None:
     assert pids(stack) == before
 
 
-@pytest.mark.parametrize("part", [Part.TRIGGERER, Part.S3, Part.POSTGRES])
+@pytest.mark.parametrize("part", [Part.TRIGGERER, Part.S3])
 def test_a_killed_part_is_started_again_and_the_others_are_left_alone(
     stack: Stack, part: Part
 ) -> None:
@@ -131,6 +131,20 @@ def test_a_killed_part_is_started_again_and_the_others_are_left_alone(
     assert after[part] not in (None, before[part])
     assert after | {part: None} == before | {part: None}
     assert stack.is_healthy()
+
+
+def test_a_killed_database_is_started_again_with_what_it_took_along(stack: Stack) -> None:
+    before = pids(stack)
+    stack.kill(Part.POSTGRES)
+
+    stack.start()
+
+    after = pids(stack)
+    assert after[Part.POSTGRES] not in (None, before[Part.POSTGRES])
+    assert after[Part.S3] == before[Part.S3]
+    assert stack.is_healthy()
+    time.sleep(6)  # a heartbeat later
+    assert pids(stack) == after
 
 
 def test_a_killed_scheduler_leaves_no_workers_behind(stack: Stack) -> None:
