@@ -269,8 +269,7 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
 def guard(descriptor: str) -> None:
     """Parents one command, for a connection that is already there."""
     nursery = Nursery()
-    request = nursery.start(socket.socket(fileno=int(descriptor))) or nursery.serve()
-    if request is not None:
+    if request := nursery.start(socket.socket(fileno=int(descriptor))) or nursery.serve():
         run_command(request)
 
 
@@ -290,12 +289,9 @@ def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> N
     nursery.listen(path)
     os.write(int(ready), READY)
     os.close(int(ready))
-    if (request := nursery.serve()) is not None:
+    if request := nursery.serve():
         run_script(request)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "guard":
-        guard(sys.argv[2])
-    else:
-        warm(*sys.argv[2:])
+    globals()[sys.argv[1]](*sys.argv[2:])
