@@ -55,8 +55,6 @@ class ObjectStore:
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-master.telemetry=false",
-            # By default it waits ten seconds for other volume servers, of which there are none.
-            "-volume.preStopSeconds=0",
         ]
 
     def environment(self) -> dict[str, str]:
