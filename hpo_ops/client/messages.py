@@ -146,6 +146,7 @@ class Progress(Message):
     id: int
     name: str
     run_id: str
+    key: str
     dag_id: str
     state: str
     reason: str

@@ -39,6 +39,7 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         id=record.id,
         name=record.name,
         run_id=record.run_id,
+        key=record.key,
         dag_id=record.dag_id,
         state=record.state,
         reason=record.reason,
@@ -79,12 +80,13 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
             .order_by(saved_order, checkpoints.c.step)
             .limit(1)
         ).one_or_none()
+    published = (record.result or {}).get("best", {}).get("checkpoint_uri")
     return Best(
         trial=row.number,
         value=row.value,
         step=row.best_step,
         params=row.params,
-        checkpoint_uri=saved.uri if saved else None,
+        checkpoint_uri=published or (saved.uri if saved else None),
         checkpoint_step=saved.step if saved else None,
         checkpoint_value=saved.value if saved else None,
     )

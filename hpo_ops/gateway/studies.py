@@ -424,6 +424,7 @@ class Studies:
                 return Verdict(kind=VerdictKind.STOP, reason=session.record.reason)
             group = config.create_scheduler().next(session.view, 1, session.now)
             if not group.members:
+                session.stop(group.reason)
                 return Verdict(kind=VerdictKind.STOP, reason=group.reason)
             return Verdict(kind=VerdictKind.GO_ON, reason=group.members[0].reason)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.stack import Stack
+from tests.e2e.airflow import Lab
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -30,3 +31,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
     yield made
     made.stop()
     assert made.processes() == []
+
+
+@pytest.fixture(scope="session")
+def lab(stack: Stack) -> Lab:
+    return Lab(stack)

@@ -1,0 +1,103 @@
+"""What the end-to-end tests ask of a stack, the way its users do."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpo_ops.checkpoints import Checkpoints
+from hpo_ops.cli.airflow_api import AirflowApi
+from hpo_ops.cli.session import Address, Session
+from hpo_ops.client import Progress
+from hpo_ops.stack import Stack
+
+TRAINING = Path(__file__).parent / "training"
+
+
+def wait_for(question: Callable[[], Any], *, seconds: float, what: str) -> Any:
+    """Asks until the answer is true, and returns it."""
+    give_up_at = time.monotonic() + seconds
+    while not (answer := question()):
+        if time.monotonic() > give_up_at:
+            raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+        time.sleep(0.2)
+    return answer
+
+
+class Lab:
+    """A stack with studies in it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.session = Session(Address(stack.url, stack.username, stack.password))
+
+    @property
+    def airflow(self) -> AirflowApi:
+        return self.session.airflow
+
+    def add_study(self, name: str, **changes: Any) -> str:
+        """Drops a study file in; returns when its DAG has appeared."""
+        data: dict[str, Any] = {
+            "name": name,
+            "code": str(TRAINING),
+            "command": "python train.py",
+            "metric": {"name": "accuracy", "direction": "maximize"},
+            "space": {"x": {"float": [-1, 1]}, "pause": {"choices": [0.02]}},
+            "sampler": "random",
+            "scheduler": {"name": "asha", "min_steps": 1, "max_steps": 9, "eta": 3},
+            "trials": 4,
+            "parallelism": 2,
+            "seed": 7,
+            **changes,
+        }
+        path = self.stack.dags / "studies" / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(data), encoding="utf-8")
+        self.airflow.wait_for_dag(name, seconds=90)
+        return name
+
+    def trigger(self, name: str) -> str:
+        """Triggers a study through Airflow's REST API."""
+        run_id: str = self.airflow.trigger(name, {})
+        return run_id
+
+    def trigger_by_command(self, name: str) -> str:
+        """Triggers a study as CI would: ``airflow dags trigger``."""
+        done = self.stack.airflow("dags", "trigger", name, "--output", "json")
+        assert done.returncode == 0, done.stderr
+        found = re.search(r"manual__[0-9T:.+-]+", done.stdout)
+        assert found, done.stdout
+        return found.group()
+
+    def wait(self, name: str, run_id: str, *, seconds: float = 240) -> str:
+        """Waits for the end of a run and returns its state."""
+
+        def ended() -> str | None:
+            state: str = self.airflow.run_state(name, run_id)
+            return state if state in ("success", "failed") else None
+
+        state: str = wait_for(ended, seconds=seconds, what=f"the end of {name} {run_id}")
+        return state
+
+    def study(self, name: str, run_id: str) -> Progress:
+        return self.session.study(name, run_id)
+
+    def instances(self, name: str, run_id: str) -> list[dict[str, Any]]:
+        return list(self.airflow.task_instances(name, run_id))
+
+    def xcom(self, instance: dict[str, Any]) -> Any:
+        """What a task instance handed on."""
+        path = (
+            f"/dags/{instance['dag_id']}/dagRuns/{instance['dag_run_id']}/taskInstances/"
+            f"{instance['task_id']}/xcomEntries/return_value"
+        )
+        answer = self.airflow.request("GET", path, params={"map_index": instance["map_index"]})
+        return answer["value"]
+
+    def checkpoints(self, key: str) -> Checkpoints:
+        """The study's checkpoints in the real store."""
+        return Checkpoints(self.stack.object_store.store(), key, uri="s3://hpo")

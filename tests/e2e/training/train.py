@@ -1,0 +1,17 @@
+"""A training that needs no framework: its score follows from its parameters, step by step."""
+
+import json
+import time
+
+from hpo_ops.sdk import trial
+
+state = {"steps": []}
+trial.checkpointed(
+    save=lambda folder: (folder / "state.json").write_text(json.dumps(state)),
+    load=lambda folder: state.update(json.loads((folder / "state.json").read_text())),
+)
+for step in trial.steps(9):
+    time.sleep(trial.params.get("pause", 0.02))
+    state["steps"].append(step)
+    trial.report(step, accuracy=1 - abs(trial.params["x"]) / (1 + step))
+print("trained", state["steps"])
