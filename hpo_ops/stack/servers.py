@@ -38,13 +38,13 @@ from hpo_ops.stack.processes import (
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import Settings
 
-_GRACE_SECONDS = 15.0
-
-# What is stopped together. Tasks tell the api-server how they ended, so it outlives the scheduler.
+# What is stopped together, and how many seconds it has until it is killed. Trials save when their
+# task ends; tasks tell the api-server how they ended, so it outlives the scheduler. The object
+# store waits for idle clients, but keeps what it has acknowledged however it ends.
 _STOP_ORDER = (
-    (Part.SCHEDULER, Part.TRIGGERER, Part.DAG_PROCESSOR),
-    (Part.API_SERVER,),
-    (Part.S3,),
+    ((Part.SCHEDULER, Part.TRIGGERER, Part.DAG_PROCESSOR), 15.0),
+    ((Part.API_SERVER,), 10.0),
+    ((Part.S3,), 3.0),
 )
 
 
@@ -214,7 +214,7 @@ class Servers:
 
     def stop(self, parts: Collection[Part], progress: Progress) -> None:
         """Stops parts in an order that lets each finish its work; PostgreSQL comes last."""
-        for together in _STOP_ORDER:
+        for together, grace_seconds in _STOP_ORDER:
             stopping = [part for part in together if part in parts]
             trees = {part: self._tree(part) for part in stopping}
             begun = time.monotonic()
@@ -222,7 +222,7 @@ class Servers:
                 progress(Update(part, Phase.STOPPING))
             terminate(
                 [process for tree in trees.values() for process in tree],
-                grace_seconds=_GRACE_SECONDS,
+                grace_seconds=grace_seconds,
             )
             for part in stopping:
                 self._end_leftovers(part)
