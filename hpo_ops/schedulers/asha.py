@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
@@ -41,7 +42,7 @@ class Asha:
         check_at_least("max_steps", self.max_steps, self.min_steps)
         check_at_least("eta", self.eta, 2)
 
-    @property
+    @cached_property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials are judged; at the last one they are whole."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)

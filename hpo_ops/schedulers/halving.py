@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
@@ -42,7 +43,7 @@ class Halving:
         check_at_least("max_steps", self.max_steps, self.min_steps)
         check_at_least("eta", self.eta, 2)
 
-    @property
+    @cached_property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials are judged; at the last one they are whole."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)

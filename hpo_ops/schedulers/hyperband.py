@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
@@ -53,7 +53,7 @@ class Hyperband:
         check_at_least("max_steps", self.max_steps, self.min_steps)
         check_at_least("eta", self.eta, 2)
 
-    @property
+    @cached_property
     def brackets(self) -> tuple[tuple[int, ...], ...]:
         """The rungs of each bracket."""
         rungs = rung_steps(self.min_steps, self.max_steps, self.eta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
@@ -57,7 +58,7 @@ class HyperSched:
         check_at_least("max_steps", self.max_steps, self.min_steps)
         check_at_least("eta", self.eta, 2)
 
-    @property
+    @cached_property
     def asha(self) -> Scheduler:
         """The scheduler underneath."""
         kinds: dict[Variant, type[Asha] | type[AshaPromoting] | type[AshaSpeculative]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.schedulers.percentile import Percentile
@@ -37,14 +38,15 @@ class Median:
     max_steps: int | None = None
 
     def __post_init__(self) -> None:
-        self._percentile()
+        _ = self._percentile  # checks the options
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        return self._percentile().next(study, free, now)
+        return self._percentile.next(study, free, now)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        return self._percentile().on_report(study, trial, now)
+        return self._percentile.on_report(study, trial, now)
 
+    @cached_property
     def _percentile(self) -> Percentile:
         return Percentile(
             percentile=50.0,

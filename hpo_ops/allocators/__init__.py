@@ -1,0 +1,52 @@
+"""Allocators: how much each trial gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from hpo_ops.allocators.changes import Changes, changes_of
+from hpo_ops.allocators.fluid import DynamicFluid, StaticFluid, fluid_widths
+from hpo_ops.allocators.shares import Even, TopTrial, Uniform
+from hpo_ops.core import Allocator
+from hpo_ops.core.options import create_policy
+
+ALLOCATORS: Mapping[str, type[Allocator]] = {
+    "dynamic_fluid": DynamicFluid,
+    "even": Even,
+    "static_fluid": StaticFluid,
+    "top_trial": TopTrial,
+    "uniform": Uniform,
+}
+"""The allocators with a short name; the fields of each class are its options."""
+
+
+def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
+    """Makes an allocator from a study file's words.
+
+    >>> create_allocator("uniform", {"cool_down": 3})
+    Uniform(speedups=(), min_gain=1.1, cool_down=3)
+
+    Args:
+        name: A short name (see ``ALLOCATORS``), or ``their.module:Class``.
+        options: The allocator's own options.
+
+    Raises:
+        ValueError: The name or an option is not allowed; the message names it and what is.
+    """
+    # A class named by a user cannot be checked for its methods before it is called.
+    return cast(Allocator, create_policy("allocator", ALLOCATORS, name, options))
+
+
+__all__ = [
+    "ALLOCATORS",
+    "Changes",
+    "DynamicFluid",
+    "Even",
+    "StaticFluid",
+    "TopTrial",
+    "Uniform",
+    "changes_of",
+    "create_allocator",
+    "fluid_widths",
+]

@@ -1,0 +1,31 @@
+"""Replays studies on virtual time, under the policies that run live ones."""
+
+from hpo_ops.simulator.cluster import Cluster
+from hpo_ops.simulator.comparison import Outcome, Summary, compare, oracle_seconds, summarize
+from hpo_ops.simulator.engine import simulate
+from hpo_ops.simulator.memo import MemoPredictor
+from hpo_ops.simulator.replay import Event, Interval, Replay
+from hpo_ops.simulator.synthetic import game_study, image_study, uneven_study
+from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace, load_traces, save_traces
+
+__all__ = [
+    "Cluster",
+    "Event",
+    "Interval",
+    "MemoPredictor",
+    "Outcome",
+    "Replay",
+    "Summary",
+    "TraceError",
+    "Traces",
+    "TrialTrace",
+    "compare",
+    "game_study",
+    "image_study",
+    "load_traces",
+    "oracle_seconds",
+    "save_traces",
+    "simulate",
+    "summarize",
+    "uneven_study",
+]

@@ -1,0 +1,75 @@
+"""Synthetic traces: studies that look like those of the papers."""
+
+from __future__ import annotations
+
+from math import exp
+from random import Random
+
+from hpo_ops.core import Direction, derive_seed
+from hpo_ops.simulator.traces import Traces, TrialTrace
+
+
+def image_study(*, seed: int = 0, trials: int = 100, steps: int = 120) -> Traces:
+    """Validation accuracy of image classifiers, like HyperDrive's CIFAR-10 workload.
+
+    About a third never leave the accuracy of chance (0.1); the others saturate at very different
+    levels and speeds, and few come up to 0.77. A step takes about a minute.
+    """
+    random = Random(derive_seed(seed, "image"))  # noqa: S311 (no secret)
+    made: list[TrialTrace] = []
+    for _ in range(trials):
+        pace = 60.0 * exp(random.gauss(0.0, 0.25))
+        seconds = tuple(pace * exp(random.gauss(0.0, 0.03)) for _ in range(steps))
+        if random.random() < 0.32:
+            values = tuple(0.1 + random.gauss(0.0, 0.004) for _ in range(steps))
+        else:
+            top = 0.30 + 0.50 * random.betavariate(2.2, 1.6)
+            rate = 10 ** random.uniform(-1.9, -0.9)
+            bend = random.uniform(0.7, 1.1)
+            values = tuple(
+                top - (top - 0.1) * exp(-((rate * step) ** bend)) + random.gauss(0.0, 0.006)
+                for step in range(1, steps + 1)
+            )
+        made.append(TrialTrace(values, seconds, {"index": len(made)}))
+    return Traces(f"image-{seed}", "accuracy", Direction.MAXIMIZE, tuple(made))
+
+
+def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
+    """Rewards of agents that learn a game, like HyperDrive's LunarLander workload.
+
+    More than half do not learn (-100 and below); some learn and then crash for good. Rewards lie
+    between -500 and 300, and 200 means solved.
+    """
+    random = Random(derive_seed(seed, "game"))  # noqa: S311 (no secret)
+    made: list[TrialTrace] = []
+    for _ in range(trials):
+        pace = 30.0 * exp(random.gauss(0.0, 0.3))
+        seconds = tuple(pace * exp(random.gauss(0.0, 0.05)) for _ in range(steps))
+        learns = random.random() < 0.45
+        top = random.uniform(-50.0, 260.0) if learns else random.uniform(-250.0, -110.0)
+        rate = random.uniform(0.02, 0.12)
+        crash = random.randrange(10, steps) if random.random() < 0.25 else steps
+        values = []
+        for step in range(steps):
+            level = top - (top + 300.0) * exp(-rate * (step + 1))
+            level = level if step < crash else -150.0
+            values.append(max(-500.0, min(300.0, level + random.gauss(0.0, 12.0))))
+        made.append(TrialTrace(tuple(values), seconds, {"index": len(made)}))
+    return Traces(f"game-{seed}", "reward", Direction.MAXIMIZE, tuple(made))
+
+
+def uneven_study(*, seed: int = 0, trials: int = 27, steps: int = 27) -> Traces:
+    """Trials whose steps take very different times, as when width and depth are searched.
+
+    Made for Fluid: within a rung of synchronous halving everybody waits for the slowest.
+    """
+    random = Random(derive_seed(seed, "uneven"))  # noqa: S311 (no secret)
+    made: list[TrialTrace] = []
+    for _ in range(trials):
+        pace = 60.0 * exp(random.gauss(0.0, 0.8))
+        top, rate = random.uniform(0.4, 0.95), random.uniform(0.05, 0.4)
+        values = tuple(
+            top * (1 - exp(-rate * step)) + random.gauss(0.0, 0.01) for step in range(1, steps + 1)
+        )
+        made.append(TrialTrace(values, (pace,) * steps, {"index": len(made)}))
+    return Traces(f"uneven-{seed}", "accuracy", Direction.MAXIMIZE, tuple(made))
