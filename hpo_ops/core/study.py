@@ -98,6 +98,11 @@ class Study:
         return self._by_state[state]
 
     @property
+    def finished(self) -> int:
+        """Trials that have ended, whichever way."""
+        return sum(len(self._by_state[state]) for state in TrialState if state.is_finished)
+
+    @property
     def unstarted(self) -> int:
         """Trials that may still be created."""
         return max(self.goal.trials - len(self.trials), 0)
@@ -207,9 +212,10 @@ class Study:
         trial.seconds += seconds
         trial.unit_seconds += seconds * (width.numerator / width.denominator)
         if trial.best_score is None or score > trial.best_score:
+            best = None if self.best is None else self.best.best_score
             trial.best_score = score
             trial.best_step = step
-            if self.best is None or self.best.best_score is None or score > self.best.best_score:
+            if best is None or score > best:
                 self.best = trial
                 self.stale = 0
         for ranked in self._ranked_between(before, step):

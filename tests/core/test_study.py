@@ -146,3 +146,15 @@ def test_stale_counts_the_trials_that_ended_since_the_best_was_beaten() -> None:
     assert study.stale == 2
     study.record(2, 1, 0.6)
     assert study.stale == 0
+
+
+def test_the_best_trial_beats_itself() -> None:
+    study = Study(Goal(trials=2))
+    for number in range(2):
+        study.add()
+        study.start(number)
+    study.record(0, 1, 0.5)
+    study.move(1, TrialState.PRUNED)
+    study.record(0, 2, 0.6)
+    assert study.stale == 0
+    assert study.best is study.trials[0]
