@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,35 @@ class StudyError(ValueError):
         super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
 
 
+class SeveralError(ValueError):
+    """Several problems of one value; each says what is wrong, after the value's key."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
 def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """One sentence for each problem that pydantic found, in the words of the study file."""
-    return [_sentence(detail, model) for detail in error.errors(include_url=False)]
+    return [
+        sentence
+        for detail in error.errors(include_url=False)
+        for sentence in _sentences(detail, model)
+    ]
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 3
+_short.maxstring = _short.maxother = 60
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: short, however large it is."""
+    try:
+        text = _short.repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "a value of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _RULES = {
@@ -47,27 +74,32 @@ _RULES = {
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
+def _sentences(detail: ErrorDetails, model: type[BaseModel]) -> list[str]:
+    cause = detail.get("ctx", {}).get("error")
     key = ".".join(str(part) for part in detail["loc"])
+    if isinstance(cause, SeveralError):
+        return [_after(key, problem) for problem in cause.problems]
+    if detail["type"] == "value_error":
+        return [_after(key, str(cause))]
+    return [_sentence(key, detail, model)]
+
+
+def _after(key: str, problem: str) -> str:
+    """A rule on the whole study names its own subject; one on a part of a value starts at it."""
+    return f"{key}{'' if problem.startswith('.') or not key else ' '}{problem}"
+
+
+def _sentence(key: str, detail: ErrorDetails, model: type[BaseModel]) -> str:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
-    found = _shown(detail["input"])
+    found = shown(detail["input"])
     if kind == "extra_forbidden":
         return f"{key} is not a key that a study has{_near(detail['loc'], model)}"
-    if kind == "value_error":
-        # A rule on the whole study names its own subject; one on a part of a value starts at it.
-        message = str(context["error"])
-        return f"{key}{'' if message.startswith('.') or not key else ' '}{message}"
     if rule := _RULES.get(kind):
         return rule.format(key=key, found=found, **context)
     if wanted := _KINDS.get(kind.split("_")[0]):
         return f"{key} is {found}, but must be {wanted}"
     return f"{key} is {found}: {detail['msg'][0].lower()}{detail['msg'][1:]}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.errors import StudyError, explain, shown
 from hpo_ops.config.study import StudyConfig
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses a key given twice."""
+    """Safe YAML that refuses a key given twice and says where a value cannot be read."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, AttributeError) as error:  # such as the date 2024-13-45
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} cannot be read ({error})",
+                problem_mark=node.start_mark,
+            ) from error
+
+
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == _MERGE:
+            continue
         key = loader.construct_object(key_node)
+        if not isinstance(key, Hashable):
+            raise yaml.MarkedYAMLError(
+                problem=f"the key is {shown(key)}, but must be text",
+                problem_mark=key_node.start_mark,
+            )
         if key in seen:
             raise yaml.MarkedYAMLError(
                 problem=f"the key {key} is there twice", problem_mark=key_node.start_mark
@@ -46,9 +66,16 @@ def load_study(path: Path) -> StudyConfig:
         raise StudyError(source, [f"is not UTF-8 text: {error.reason}"]) from error
     except yaml.YAMLError as error:
         raise StudyError(source, [f"is not YAML: {_yaml_problem(error)}"]) from error
+    except RecursionError as error:
+        raise StudyError(source, ["is nested too deeply"]) from error
     study = parse_study(data, source=source)
-    code = (path.parent / study.code).resolve()
-    if not code.is_dir():
+    try:
+        code = (path.parent / study.code).resolve()
+        is_folder = code.is_dir()
+    except (OSError, ValueError) as error:  # too long, or with characters no path has
+        problem = f"code is {shown(study.code)}, but must be a folder ({error})"
+        raise StudyError(source, [problem]) from error
+    if not is_folder:
         raise StudyError(source, [f"code is {study.code!r}, but there is no folder {code}"])
     return study.model_copy(update={"code": str(code)})
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from hpo_ops.config.errors import SeveralError, shown
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
 
@@ -19,8 +21,17 @@ def parse_space(value: object) -> Space:
     if isinstance(value, Space):
         return value
     if not isinstance(value, dict):
-        raise ValueError(f"is {value!r}, but must be a mapping of parameter names")
-    return Space({str(name): _parameter(str(name), item) for name, item in value.items()})
+        raise ValueError(f"is {shown(value)}, but must be a mapping of parameter names")
+    parameters: dict[str, Parameter] = {}
+    problems: list[str] = []
+    for name, item in value.items():
+        try:
+            parameters[str(name)] = _parameter(str(name), item)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise SeveralError(problems)
+    return Space(parameters)
 
 
 def _parameter(name: str, item: object) -> Parameter:
@@ -28,15 +39,20 @@ def _parameter(name: str, item: object) -> Parameter:
         item = {"choices": item}
     if not isinstance(item, dict):
         raise ValueError(
-            f".{name} is {item!r}, but must be a list of choices or float/int/choices"
+            f".{name} is {shown(item)}, but must be a list of choices or float/int/choices"
         )
     kinds = [kind for kind in _KINDS if kind in item]
     if len(kinds) != 1:
-        raise ValueError(f".{name} is {item!r}, but must have one of {', '.join(_KINDS)}")
+        raise ValueError(f".{name} is {shown(item)}, but must have one of {', '.join(_KINDS)}")
     kind = kinds[0]
     if unknown := set(item) - {kind, "when"} - _OPTIONS[kind]:
-        allowed = ", ".join(sorted(_OPTIONS[kind] | {"when"}))
-        raise ValueError(f".{name}.{sorted(unknown)[0]} is not a key of {kind}; keys: {allowed}")
+        allowed = sorted(_OPTIONS[kind] | {"when"})
+        found = min(map(str, unknown))
+        close = get_close_matches(found, allowed, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(
+            f".{name}.{found} is not a key of {kind}{hint} (keys: {', '.join(allowed)})"
+        )
     when = _condition(name, item.get("when", {}))
     try:
         if kind == "choices":
@@ -44,11 +60,10 @@ def _parameter(name: str, item: object) -> Parameter:
         low, high = _ends(kind, item[kind])
         log, step = item.get("log", False), item.get("step")
         if not isinstance(log, bool):
-            raise ValueError(f"has log {log!r}, but it must be true or false")
+            raise ValueError(f"has log {shown(log)}, but it must be true or false")
         if kind == "int":
-            return Int(
-                low=_whole(low), high=_whole(high), log=log, step=_whole(step or 1), when=when
-            )
+            step = 1 if step is None else _whole(step)
+            return Int(low=_whole(low), high=_whole(high), log=log, step=step, when=when)
         return Float(
             low=low, high=high, log=log, step=None if step is None else _number(step), when=when
         )
@@ -58,7 +73,7 @@ def _parameter(name: str, item: object) -> Parameter:
 
 def _ends(kind: str, value: object) -> tuple[float, float]:
     if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"has {kind} {value!r}, but it must be [low, high]")
+        raise ValueError(f"has {kind} {shown(value)}, but it must be [low, high]")
     return _number(value[0]), _number(value[1])
 
 
@@ -67,10 +82,15 @@ def _number(value: object) -> float:
         try:
             value = float(value)
         except ValueError:
-            raise ValueError(f"has {value!r}, but it must be a number") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"has {value!r}, but it must be a finite number")
+            raise ValueError(f"has {shown(value)}, but it must be a number") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
+        raise ValueError(f"has {shown(value)}, but it must be a finite number")
     return value
+
+
+def _is_finite(value: float) -> bool:
+    """Also for whole numbers that are too large for a float."""
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _whole(value: object) -> int:
@@ -82,22 +102,28 @@ def _whole(value: object) -> int:
 
 def _choices(value: object) -> tuple[ParamValue, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"has choices {value!r}, but it must be a list")
+        raise ValueError(f"has choices {shown(value)}, but it must be a list")
     for choice in value:
-        if choice is not None and not isinstance(choice, (bool, int, float, str)):
-            raise ValueError(f"has the choice {choice!r}, but it must be text, a number or a flag")
+        is_value = choice is None or isinstance(choice, (bool, str))
+        if not is_value and not (isinstance(choice, (int, float)) and _is_finite(choice)):
+            raise ValueError(
+                f"has the choice {shown(choice)}, but it must be text, a finite number or a flag"
+            )
     return tuple(value)
 
 
 def _condition(name: str, value: object) -> dict[str, tuple[ParamValue, ...]]:
     if not isinstance(value, dict):
         raise ValueError(
-            f".{name}.when is {value!r}, but must be a mapping such as optimizer: sgd"
+            f".{name}.when is {shown(value)}, but must be a mapping such as optimizer: sgd"
         )
-    return {
-        str(other): _choices(wanted if isinstance(wanted, list) else [wanted])
-        for other, wanted in value.items()
-    }
+    try:
+        return {
+            str(other): _choices(wanted if isinstance(wanted, list) else [wanted])
+            for other, wanted in value.items()
+        }
+    except ValueError as error:
+        raise ValueError(f".{name}.when {error}") from error
 
 
 def dump_parameter(parameter: Parameter) -> dict[str, Any]:

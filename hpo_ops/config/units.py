@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from hpo_ops.config.errors import shown
+
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PATTERN = r"^\d+(\.\d+)?[smhd]$"
 
@@ -14,8 +16,8 @@ _PATTERN = r"^\d+(\.\d+)?[smhd]$"
 def parse_duration(value: object) -> object:
     """Seconds from ``90s``, ``30m``, ``2h`` or ``1d``; numbers are seconds already."""
     if isinstance(value, str):
-        if not re.match(_PATTERN, value):
-            raise ValueError("must be a duration such as 90s, 30m, 2h or 1d")
+        if not re.fullmatch(_PATTERN, value) or value.endswith("\n"):
+            raise ValueError(f"is {shown(value)}, but must be a duration: 90s, 30m, 2h or 1d")
         return float(value[:-1]) * _SECONDS[value[-1]]
     return value
 

@@ -50,7 +50,7 @@ class Categorical:
     def __post_init__(self) -> None:
         if not self.choices:
             raise ValueError("has no choices, but must have one or more")
-        if len({(type(choice), choice) for choice in self.choices}) < len(self.choices):
+        if len(set(self.choices)) < len(self.choices):  # 1, 1.0 and true are one to samplers
             raise ValueError(f"has choices {list(self.choices)}, but each must be there once")
 
 
@@ -68,15 +68,24 @@ class Space(Mapping[str, Parameter]):
                 _check_condition(parameters, name, other, values)
         graph = {name: set(parameter.when) for name, parameter in parameters.items()}
         try:
-            order = list(TopologicalSorter(graph).static_order())
+            TopologicalSorter(graph).prepare()
         except CycleError as error:
             raise ValueError(
                 f"has conditions that go in a circle: {' -> '.join(error.args[1])}"
             ) from error
-        position = {name: index for index, name in enumerate(parameters)}
-        if not any(parameter.when for parameter in parameters.values()):
-            order.sort(key=position.__getitem__)
-        self._parameters = {name: parameters[name] for name in order}
+        self._parameters: dict[str, Parameter] = {}
+        for name in parameters:
+            self._place(name, parameters)
+
+    def _place(self, name: str, parameters: Mapping[str, Parameter]) -> None:
+        """Keeps the given order, but for parameters that a condition names: those come first.
+
+        Samplers draw in this order, so a seed means something only while it is always the same.
+        """
+        if name not in self._parameters:
+            for other in parameters[name].when:
+                self._place(other, parameters)
+            self._parameters[name] = parameters[name]
 
     def __getitem__(self, name: str) -> Parameter:
         return self._parameters[name]
@@ -112,10 +121,19 @@ def _check_condition(
     parameters: Mapping[str, Parameter], name: str, other: str, values: tuple[ParamValue, ...]
 ) -> None:
     if other not in parameters:
-        raise ValueError(f"{name}.when names {other}, but the parameters are {sorted(parameters)}")
-    parent = parameters[other]
-    if isinstance(parent, Categorical) and (missing := set(values) - set(parent.choices)):
         raise ValueError(
-            f"{name}.when asks for {other} = {sorted(map(str, missing))},"
-            f" but its choices are {list(parent.choices)}"
+            f".{name}.when names {other}, but the parameters are {sorted(parameters)}"
         )
+    parent = parameters[other]
+    for value in values:
+        if isinstance(parent, Categorical):
+            if value not in parent.choices:
+                raise ValueError(
+                    f".{name}.when asks for {other} = {value!r},"
+                    f" but its choices are {list(parent.choices)}"
+                )
+        elif not isinstance(value, (int, float)) or not parent.low <= value <= parent.high:
+            raise ValueError(
+                f".{name}.when asks for {other} = {value!r},"
+                f" but it is from {parent.low:g} to {parent.high:g}"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -43,11 +43,12 @@ def create_sampler(name: str, options: Mapping[str, Any], *, seed: int) -> BaseS
     sampler = _load(SAMPLERS.get(name, name))
     parameters = inspect.signature(sampler).parameters
     allowed = sorted(set(parameters) - set(_OURS))
-    for option in options:
+    for option, value in options.items():
         if option not in allowed:
             raise ValueError(
                 f"sampler.{option} is not an option of {name}; options: {', '.join(allowed)}"
             )
+        _check_kind(option, value, parameters[option])
     arguments = {**_DEFAULTS.get(name, {}), **options}
     if "seed" in parameters:
         arguments["seed"] = seed
@@ -58,9 +59,30 @@ def create_sampler(name: str, options: Mapping[str, Any], *, seed: int) -> BaseS
     return made
 
 
-def _load(target: str) -> Any:
+def _check_kind(option: str, value: object, parameter: inspect.Parameter) -> None:
+    """Holds an option to the kind of its default: samplers look at it when they are asked."""
+    kinds: tuple[type, ...] | None = None
+    default = parameter.default
+    if isinstance(default, bool):
+        kinds, wanted = (bool,), "true or false"
+    elif isinstance(default, int):
+        kinds, wanted = (int,), "a whole number"
+    elif isinstance(default, float):
+        kinds, wanted = (int, float), "a number"
+    elif "Callable" in str(parameter.annotation):
+        kinds, wanted = (), "left out: it takes a function"
+    is_flag = isinstance(value, bool) and kinds != (bool,)
+    if kinds is not None and (is_flag or not isinstance(value, kinds)):
+        raise ValueError(f"sampler.{option} is {value!r}, but must be {wanted}")
+
+
+def _load(target: str) -> type[BaseSampler]:
     module, _, name = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        found = getattr(importlib.import_module(module), name)
+        kind = importlib.import_module("optuna.samplers").BaseSampler
+    except Exception as error:  # a user's module may raise anything
         raise ValueError(f"sampler is {target!r}, but it cannot be imported: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, kind):
+        raise ValueError(f"sampler is {target!r}, but must be a kind of Optuna's BaseSampler")
+    return cast("type[BaseSampler]", found)  # looked at above, by a class loaded when needed
