@@ -40,8 +40,8 @@ def open_storage(url: str) -> BaseStorage:
 class Search:
     """Asks and tells for one study. Trial n here is trial n in Optuna.
 
-    The caller sees to it that asks of one study come one after the other, in the order of numbers.
-    Everything may be repeated: an ask for a number that was already asked gives the same answer.
+    The caller sees to it that asks of one study come one after the other. Everything may be
+    repeated: an ask for a number that was already asked gives the same answer.
     """
 
     storage: BaseStorage
@@ -59,10 +59,8 @@ class Search:
             trial = optuna.trial.Trial(study, self._trial_id(number))
         except KeyError:
             trial = study.ask()
-            if trial.number != number:
-                raise ValueError(
-                    f"trial {number} was asked for, but {self.name} is at {trial.number} in Optuna"
-                ) from None
+            while trial.number < number:  # a trial before this one that is yet to be asked for
+                trial = study.ask()
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):
