@@ -82,9 +82,13 @@ def free(connection: Connection, *, pool: str, study_id: int, at_most: int) -> f
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
     """What is leased of a pool, and by how many segments of the study."""
-    connection.execute(
-        delete(leases).where(leases.c.pool == pool, leases.c.expires_at < func.now())
+    # One that its holder renews or gives back at this moment still counts: nobody waits for it.
+    expired = (
+        select(leases.c.segment_id)
+        .where(leases.c.pool == pool, leases.c.expires_at < func.now())
+        .with_for_update(skip_locked=True)
     )
+    connection.execute(delete(leases).where(leases.c.segment_id.in_(expired)))
     held, mine = connection.execute(
         select(
             func.coalesce(func.sum(leases.c.amount), 0.0),
