@@ -1,39 +1,49 @@
-"""The DAG factory: one DAG a study file."""
+"""The DAG factory: one DAG a study file, and a generic one that takes a whole study."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
 
 from hpo_ops.airflow.operators import (
+    NUMBERS,
     CollectOperator,
     FinalizeOperator,
     PrepareOperator,
     PublishOperator,
     SampleOperator,
+    best_asset,
 )
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
-from hpo_ops.config import StudyConfig, load_study
+from hpo_ops.airflow.trigger_form import form_of, generic_form
+from hpo_ops.config import Flow, StudyConfig, load_study
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
+GENERIC = "hpo_study"
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that the generic DAG runs."""
+
+Body = Callable[[PrepareOperator], list[Any]]
+"""Adds what is between `prepare` and `publish`, and returns what ends it."""
 
 
 def build_dags(folder: Path) -> dict[str, DAG]:
-    """A DAG for each study file in a folder, by its name.
+    """A DAG for each study file in a folder, by its name, and the generic one.
 
     Raises:
         StudyError: A file cannot be used.
     """
-    dags: dict[str, DAG] = {}
+    dags = {GENERIC: build_generic_dag()}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         study = load_study(path)
         dags[study.name] = build_dag(study)
@@ -41,41 +51,94 @@ def build_dags(folder: Path) -> dict[str, DAG]:
 
 
 def build_dag(study: StudyConfig) -> DAG:
-    """The DAG of a study: prepare, rounds, publish, finalize."""
-    with DAG(
-        dag_id=study.name,
+    """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize."""
+    is_rolling = study.flow is Flow.ROLLING
+
+    def body(prepare: PrepareOperator) -> list[Any]:
+        if is_rolling:
+            return _add_rolling(prepare, study.ceiling, study.stop.when, study.code)
+        return _add_rounds(prepare, study)
+
+    return _frame(
+        study.name,
+        body,
+        config=study.to_dict(),
+        outlet=best_asset(study.name),
+        params=form_of(study),
+        # A failed trial is no failure of its study, but a failed round is.
+        publish_rule=TriggerRule.ALL_DONE if is_rolling else TriggerRule.NONE_FAILED,
         description=study.description or None,
+        tags=["hpo", study.flow.value, study.scheduler.name, study.sampler.name],
+        doc_md=_document(study),
+        max_active_tasks=study.ceiling + 16,
+    )
+
+
+def build_generic_dag() -> DAG:
+    """The DAG that takes a whole study as its trigger config, and runs it rolling."""
+    return _frame(
+        GENERIC,
+        lambda prepare: _add_rolling(prepare, GENERIC_CEILING, None, None),
+        config=None,
+        outlet=AssetAlias("hpo/best"),
+        params=generic_form(),
+        publish_rule=TriggerRule.ALL_DONE,
+        description="Runs the study that its trigger config holds.",
+        tags=["hpo", Flow.ROLLING.value],
+        doc_md=_GENERIC_DOCUMENT,
+        max_active_tasks=GENERIC_CEILING + 16,
+    )
+
+
+def _frame(
+    dag_id: str,
+    body: Body,
+    *,
+    config: dict[str, Any] | None,
+    outlet: Asset | AssetAlias,
+    params: dict[str, Param],
+    publish_rule: TriggerRule,
+    **arguments: Any,
+) -> DAG:
+    """What every study's DAG has: prepare, something, publish, finalize."""
+    with DAG(
+        dag_id=dag_id,
         schedule=None,
         catchup=False,
-        tags=["hpo", study.scheduler.name, study.sampler.name],
-        doc_md=_document(study),
         default_args=RETRIES,
-        max_active_tasks=study.parallelism + 16,
+        params=params,
+        **arguments,
     ) as dag:
-        prepare = PrepareOperator(task_id="prepare", config=study.to_dict())
-        count = count_rounds(study)
-        ends = [_add_round(study, number, count, prepare.output) for number in range(count)]
+        prepare = PrepareOperator(task_id="prepare", config=config)
+        ends = body(prepare)
         publish = PublishOperator(
             task_id="publish",
             study=prepare.output,
-            asset=Asset(name=f"hpo/{study.name}/best", uri=f"hpo://{study.name}/best"),
-            trigger_rule=TriggerRule.NONE_FAILED,
+            outlet=outlet,
+            trigger_rule=publish_rule,
         )
         finalize = FinalizeOperator(
             task_id="finalize", study=prepare.output, result=publish.output
         )
-        previous: Any = prepare
-        for start, end in ends:
-            previous >> start
-            previous = end
-        previous >> publish >> finalize.as_teardown()
+        ends >> publish >> finalize.as_teardown()
     return dag
 
 
-def count_rounds(study: StudyConfig) -> int:
-    """Most rounds that a study can need; those that it does not need are skipped.
+def _add_rounds(prepare: PrepareOperator, study: StudyConfig) -> list[Any]:
+    count = count_rounds(study)
+    previous: Any = prepare
+    for number in range(count):
+        start, end = _add_round(study, number, count, prepare.output)
+        previous >> start
+        previous = end
+    return [previous]
 
-    With decisions at the barrier only, a trial comes back for each rung that it passes.
+
+def count_rounds(study: StudyConfig) -> int:
+    """Rounds that a study can need; those that it does not need are skipped.
+
+    With decisions at the barrier only, a trial comes back for each rung that it passes. Where
+    more is asked for when the study runs, the last rounds are larger.
     """
     batches = math.ceil(study.trials / study.parallelism)
     rungs = getattr(study.create_scheduler(), "rungs", ())
@@ -93,12 +156,11 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         for task in ROUND_TASKS
     ]
     with TaskGroup(name, tooltip=f"round {number + 1} of at most {count}"):
-        sample = SampleOperator(task_id="sample", study=handle, round_number=number)
+        sample = SampleOperator(
+            task_id="sample", study=handle, round_number=number, rounds_left=count - number
+        )
         trial = TrialOperator.partial(
-            task_id="trial",
-            study=handle,
-            map_index_template="{{ task.label }}",
-            max_active_tis_per_dagrun=study.parallelism,
+            task_id="trial", study=handle, map_index_template="{{ task.label }}"
         ).expand_kwargs(sample.output)
         collect = CollectOperator(
             task_id="collect",
@@ -107,11 +169,46 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
             trial_task_id=f"{name}.trial",
             trigger_rule=TriggerRule.ALL_DONE,
         )
-        early_stop = EarlyStopSensor(task_id="early_stop", study=handle, later_tasks=later)
+        early_stop = EarlyStopSensor(
+            task_id="early_stop",
+            study=handle,
+            later_tasks=later,
+            criterion=study.stop.when,
+            code=study.code,
+        )
         sample >> trial >> collect >> early_stop
     return sample, early_stop
+
+
+def _add_rolling(
+    prepare: PrepareOperator, ceiling: int, criterion: str | None, code: str | None
+) -> list[Any]:
+    """Trials without a barrier: instance i is trial i, one more than can run waits in line."""
+    trial = TrialOperator.partial(
+        task_id="trial",
+        study=prepare.output,
+        map_index_template="{{ task.label }}",
+        max_active_tis_per_dagrun=ceiling + 1,
+    ).expand(number=XComArg(prepare, key=NUMBERS))
+    early_stop = EarlyStopSensor(
+        task_id="early_stop",
+        study=prepare.output,
+        trial_task="trial",
+        criterion=criterion,
+        code=code,
+    )
+    prepare >> [trial, early_stop]
+    return [trial, early_stop]
 
 
 def _document(study: StudyConfig) -> str:
     text = yaml.safe_dump(study.to_dict(), sort_keys=False)
     return f"{study.description}\n\n```yaml\n{text}```\n"
+
+
+_GENERIC_DOCUMENT = """Runs the study that its trigger config holds, rolling:
+
+```
+airflow dags trigger hpo_study --conf '{"study": {"name": "quick", "code": "...", ...}}'
+```
+"""

@@ -6,16 +6,31 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset, AssetAlias, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from hpo_ops.airflow.connections import connect_gateway, default_store, store_credentials
+from hpo_ops.airflow.connections import (
+    STORE_VARIABLE,
+    connect_gateway,
+    default_store,
+    store_credentials,
+)
+from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store
 from hpo_ops.client import Score, StudyHandle, StudyRequest
-from hpo_ops.config import StudyError, parse_study
+from hpo_ops.config import Flow, StudyConfig, StudyError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+NUMBERS = "numbers"
+"""XCom key of the trial numbers that a rolling study maps over."""
+
+
+def best_asset(name: str) -> Asset:
+    """The asset that a study's best checkpoint is, for DAGs that are scheduled on it."""
+    return Asset(name=f"hpo/{name}/best", uri=f"hpo://{name}/best")
 
 
 def open_checkpoints(study: StudyHandle) -> Checkpoints:
@@ -24,36 +39,57 @@ def open_checkpoints(study: StudyHandle) -> Checkpoints:
 
 
 class PrepareOperator(BaseOperator):
-    """Checks the study and its store, and enters the study in the ledger."""
+    """Checks the study and its store, and enters the study in the ledger.
+
+    Args:
+        config: The study; None takes it from the trigger's ``study``.
+    """
 
     ui_color = "#e8eaf6"
 
-    def __init__(self, *, config: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, config: Mapping[str, Any] | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            config = parse_study(dict(self.config), source=f"study {self.dag_id}")
+            config = self._study(context)
         except StudyError as error:
             raise AirflowFailException(str(error)) from error
-        store = config.checkpoints.store or default_store()
-        if store is None:
-            raise AirflowFailException(
-                f"study {config.name}: checkpoints.store is missing, "
-                "and the platform has no store of its own (HPO_CHECKPOINT_STORE)"
-            )
-        data = config.to_dict()
-        data["checkpoints"]["store"] = store
         study = connect_gateway().start_study(
-            StudyRequest(config=data, dag_id=self.dag_id, run_id=context["run_id"])
+            StudyRequest(config=config.to_dict(), dag_id=self.dag_id, run_id=context["run_id"])
         )
         try:
             open_checkpoints(study).complete(trial=0)
         except STORE_ERRORS as error:
-            raise AirflowFailException(f"the store {store} cannot be read: {error}") from error
+            raise AirflowFailException(
+                f"the store {study.store} cannot be read: {error}"
+            ) from error
+        if config.flow is Flow.ROLLING:
+            numbers = list(range(config.mapped_trials))
+            context["ti"].xcom_push(key=NUMBERS, value=numbers)
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         return study.to_dict()
+
+    def _study(self, context: Context) -> StudyConfig:
+        source = f"the trigger of {self.dag_id}"
+        run = context["dag_run"]
+        conf: Mapping[str, Any] = (run.conf if run else None) or {}
+        config = read_trigger(
+            self.config, conf, dict(context["params"]), source=source, folder=dags_folder()
+        )
+        store = config.checkpoints.store or default_store()
+        if store is None:
+            raise StudyError(
+                source,
+                [
+                    "checkpoints.store is missing, and the platform has no store of its own "
+                    f"({STORE_VARIABLE})"
+                ],
+            )
+        check_map_length(config, source=source)
+        checkpoints = config.checkpoints.model_copy(update={"store": store})
+        return config.model_copy(update={"checkpoints": checkpoints})
 
 
 class SampleOperator(BaseOperator):
@@ -62,14 +98,15 @@ class SampleOperator(BaseOperator):
     ui_color = "#e3f2fd"
     template_fields = ("study",)
 
-    def __init__(self, *, study: Any, round_number: int, **kwargs: Any) -> None:
+    def __init__(self, *, study: Any, round_number: int, rounds_left: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.round_number = round_number
+        self.rounds_left = rounds_left
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         study = StudyHandle.from_dict(self.study)
-        group = connect_gateway().sample(study.id, self.round_number)
+        group = connect_gateway().sample(study.id, self.round_number, rounds_left=self.rounds_left)
         self.log.info("round %d: %s", self.round_number, group.reason)
         for member in group.members:
             self.log.info("trial %d: %s", member["trial"], member["params"])
@@ -119,12 +156,14 @@ class PublishOperator(BaseOperator):
     ui_color = "#fff8e1"
     template_fields = ("study",)
 
-    def __init__(self, *, study: Any, asset: Asset, **kwargs: Any) -> None:
-        super().__init__(outlets=[asset], **kwargs)
+    def __init__(self, *, study: Any, outlet: Asset | AssetAlias, **kwargs: Any) -> None:
+        super().__init__(outlets=[outlet], **kwargs)
         self.study = study
-        self.asset = asset
+        self.outlet = outlet
 
     def execute(self, context: Context) -> dict[str, Any]:
+        if not self.study:
+            raise AirflowFailException("the study was never entered: there is nothing to publish")
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
         best = gateway.best(study.id)
@@ -148,7 +187,11 @@ class PublishOperator(BaseOperator):
             "best": found,
         }
         checkpoints.write_result(json.dumps(result, indent=2))
-        context["outlet_events"][self.asset].extra = found
+        events = context["outlet_events"][self.outlet]
+        if isinstance(self.outlet, AssetAlias):
+            events.add(best_asset(study.name), extra=found)
+        else:
+            events.extra = found
         self.log.info("best: trial %d with %s = %g", best.trial, progress.metric, best.value)
         self.log.info("best checkpoint: %s", uri)
         return result

@@ -1,46 +1,115 @@
-"""The early-stopping sensor: decides whether a study goes on to its next round."""
+"""The early-stopping sensor: decides whether a study goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.triggers import TurnTrigger
-from hpo_ops.client import StudyHandle, Verdict, VerdictKind
+from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+Criterion = Callable[[list[dict[str, Any]]], str | bool | None]
+"""A user's reason to stop: the trials so far in; a reason, or whether to stop, out."""
+
 
 class EarlyStopSensor(BaseSensorOperator):
-    """Waits while the study is paused; skips the rounds that are left when it is over."""
+    """Ends a study: what has not started is skipped, and `publish` comes next.
+
+    In rounds it looks once after each round and waits only while the study is paused. In a
+    rolling study it waits beside the trials until the study is over.
+
+    Args:
+        study: The study's handle.
+        later_tasks: Tasks to skip when the study is over.
+        trial_task: In a rolling study the trials' task, whose unstarted instances are skipped.
+        criterion: The user's function as ``module:function``, found in the code folder.
+        code: The code folder.
+    """
 
     ui_color = "#fce4ec"
     template_fields = ("study",)
 
-    def __init__(self, *, study: Any, later_tasks: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        study: Any,
+        later_tasks: Sequence[str] = (),
+        trial_task: str | None = None,
+        criterion: str | None = None,
+        code: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.later_tasks = later_tasks
+        self.trial_task = trial_task
+        self.criterion = criterion
+        self.code = code
 
     def execute(self, context: Context) -> dict[str, Any]:
         study = StudyHandle.from_dict(self.study)
-        verdict = connect_gateway().verdict(study.id)
+        gateway = connect_gateway()
+        verdict = gateway.verdict(study.id)
+        if verdict.kind is not VerdictKind.STOP and (reason := self._user_reason(gateway, study)):
+            gateway.stop(study.id, reason)
+            verdict = gateway.verdict(study.id)
         self.log.info("%s: %s", verdict.kind, verdict.reason)
-        if verdict.kind is VerdictKind.WAIT:
-            self.defer(trigger=TurnTrigger(study_id=study.id), method_name="resume")
-        if verdict.kind is VerdictKind.STOP and self.later_tasks:
-            self._skip_the_rest(context, verdict)
+        is_rolling = self.trial_task is not None
+        if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
+            looks_often = self.criterion is not None or not is_rolling
+            self.defer(
+                trigger=TurnTrigger(study_id=study.id, seen=verdict.seen if looks_often else None),
+                method_name="resume",
+            )
+        if verdict.kind is VerdictKind.STOP:
+            self._skip_the_rest(context, gateway, study, verdict)
         return verdict.to_dict()
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Looks again after a wait."""
         return self.execute(context)
 
-    def _skip_the_rest(self, context: Context, verdict: Verdict) -> None:
-        context["ti"].xcom_push(key="return_value", value=verdict.to_dict())
-        raise DownstreamTasksSkipped(tasks=list(self.later_tasks))
+    def _skip_the_rest(
+        self, context: Context, gateway: GatewayClient, study: StudyHandle, verdict: Verdict
+    ) -> None:
+        skipped: list[str | tuple[str, int]] = list(self.later_tasks)
+        if self.trial_task is not None:
+            progress = gateway.progress(study.id)
+            created = sum(progress.counts.values())
+            skipped += [(self.trial_task, n) for n in range(created, progress.mapped_trials)]
+        if skipped:
+            context["ti"].xcom_push(key="return_value", value=verdict.to_dict())
+            raise DownstreamTasksSkipped(tasks=skipped)
+
+    def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
+        """What the user's own criterion says."""
+        if self.criterion is None:
+            return None
+        trials = [trial.to_dict() for trial in gateway.trials(study.id)]
+        answer = load_criterion(self.criterion, self.code)(trials)
+        if isinstance(answer, str) and answer:
+            return answer
+        return f"{self.criterion} says so" if answer else None
+
+
+def load_criterion(name: str, code: str | None) -> Criterion:
+    """A user's function ``module:function``, from their code folder."""
+    module, _, function = name.partition(":")
+    if code is not None and code not in sys.path:
+        sys.path.insert(0, code)
+    try:
+        found: Criterion = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise AirflowFailException(
+            f"stop.when is {name!r}, but cannot be loaded: {error}"
+        ) from error
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,11 @@ from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+SPARE_SECONDS = 60.0
+"""How long the next trial in line waits in its worker, ready to start, before it defers."""
+SPARE_POLL_SECONDS = 0.2
 
 
 class TrialOperator(BaseOperator):
@@ -50,23 +56,26 @@ class TrialOperator(BaseOperator):
         shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
         value = self._score.value if self._score else None
         result = "" if value is None else f" → {_short(value)}"
-        return f"{self.number}: {shown}{result}"
+        return f"{self.number}: {shown}{result}".strip()
 
     def execute(self, context: Context) -> dict[str, Any]:
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
+        give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
             turn = gateway.turn(study.id, self.number, key=uuid.uuid4().hex)
             if turn.kind is TurnKind.RUN:
                 self._run(gateway, study, turn)
-            elif turn.kind is TurnKind.WAIT:
+            elif turn.kind is TurnKind.DONE:
+                return self._end(context, turn)
+            elif turn.is_next and time.monotonic() < give_up_at:
+                time.sleep(SPARE_POLL_SECONDS)
+            else:
                 self.log.info("trial %d waits: %s", self.number, turn.reason)
                 self.defer(
                     trigger=TurnTrigger(study_id=study.id, trial=self.number),
                     method_name="resume",
                 )
-            else:
-                return self._end(context, turn)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Goes on after a wait."""
@@ -80,6 +89,7 @@ class TrialOperator(BaseOperator):
         assignment = turn.assignment
         if assignment is None or turn.token is None or turn.code is None or turn.command is None:
             raise ValueError(f"the gateway said run, but not what: {turn.reason}")
+        self.hyperparameters = assignment.params
         self.log.info(
             "trial %d runs from step %d to %s: %s",
             self.number,
@@ -116,6 +126,7 @@ class TrialOperator(BaseOperator):
         if score is None:
             raise ValueError("the gateway said done, but not how")
         self._score = score
+        self.hyperparameters = score.params
         self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
         if score.state in (TrialState.PRUNED, TrialState.FAILED):
             # Neither a skipped nor a failed task pushes what it returns.

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 from airflow.sdk import BaseHook
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
 
 from hpo_ops.airflow.connections import GATEWAY, gateway_address
 from hpo_ops.client.http import API
@@ -20,19 +20,20 @@ from hpo_ops.client.http import API
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+Key = tuple[int, int | None, int | None]
+"""What a wait is for: study, trial, and trials seen to end."""
 
 
 class Listener:
-    """Asks the gateway, once for all that wait, whose turn has come."""
+    """Asks the gateway, once for all that wait, whose wait is over."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[int, int | None], list[asyncio.Future[str]]] = {}
+        self._waiting: dict[Key, list[asyncio.Future[dict[str, Any]]]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, study_id: int, trial: int | None) -> str:
-        """Returns, with the reason, when it is worth asking the gateway for a turn again."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        key = (study_id, trial)
+    async def wait(self, key: Key) -> dict[str, Any]:
+        """Returns the gateway's answer when a wait is over."""
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
@@ -46,42 +47,62 @@ class Listener:
                 self._waiting.pop(key, None)
 
     async def _listen(self) -> None:
+        while self._waiting:
+            try:
+                await self._ask()
+            except (httpx.HTTPError, ValueError) as error:
+                logger.warning("the gateway is away: %s", error)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _ask(self) -> None:
         url, token = gateway_address(await BaseHook.aget_connection(GATEWAY))
+        keys = {(study_id, trial): seen for study_id, trial, seen in self._waiting}
+        body = [
+            {"study_id": study_id, "trial": trial, "seen": seen}
+            for (study_id, trial), seen in keys.items()
+        ]
         headers = {"Authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as client:
-            while self._waiting:
-                try:
-                    await self._ask(client)
-                except (httpx.HTTPError, ValueError) as error:
-                    logger.warning("the gateway is away: %s", error)
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _ask(self, client: httpx.AsyncClient) -> None:
-        keys = list(self._waiting)
-        body = [{"study_id": study_id, "trial": trial} for study_id, trial in keys]
-        answer = await client.post(f"{API}/ready", json=body)
+            answer = await client.post(f"{API}/ready", json=body)
         answer.raise_for_status()
         for item in answer.json():
-            for future in self._waiting.get((item["study_id"], item["trial"]), []):
-                if not future.done():
-                    future.set_result(item["reason"])
+            for key, futures in self._waiting.items():
+                if key[:2] == (item["study_id"], item["trial"]):
+                    for future in futures:
+                        if not future.done():
+                            future.set_result(item)
 
 
 _listener = Listener()
 
 
 class TurnTrigger(BaseTrigger):
-    """Fires when a waiting trial may have its turn, or a waiting study may go on."""
+    """Fires when a waiting trial may have its turn, or a study that is waited for has news.
 
-    def __init__(self, *, study_id: int, trial: int | None = None) -> None:
+    A trial that will not run any more, since its study is over, is skipped from here.
+
+    Args:
+        study_id: The study.
+        trial: The trial; None waits for the study as a whole.
+        seen: For a study: trials that had ended before; None waits for the study's end.
+    """
+
+    def __init__(
+        self, *, study_id: int, trial: int | None = None, seen: int | None = None
+    ) -> None:
         super().__init__()
         self.study_id = study_id
         self.trial = trial
+        self.seen = seen
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         kind = type(self)
         path = f"{kind.__module__}.{kind.__qualname__}"
-        return path, {"study_id": self.study_id, "trial": self.trial}
+        return path, {"study_id": self.study_id, "trial": self.trial, "seen": self.seen}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        yield TriggerEvent({"reason": await _listener.wait(self.study_id, self.trial)})
+        answer = await _listener.wait((self.study_id, self.trial, self.seen))
+        if answer["score"] is not None:
+            yield TaskSkippedEvent(xcoms={"return_value": answer["score"]})
+        else:
+            yield TriggerEvent({"reason": answer["reason"]})

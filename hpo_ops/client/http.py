@@ -133,8 +133,9 @@ class GatewayClient:
     def start_study(self, request: StudyRequest) -> StudyHandle:
         return StudyHandle.from_dict(self.request("POST", "/studies", request.to_dict()))
 
-    def sample(self, study_id: int, round_number: int) -> Group:
-        return Group.from_dict(self.request("POST", f"/studies/{study_id}/rounds/{round_number}"))
+    def sample(self, study_id: int, round_number: int, *, rounds_left: int) -> Group:
+        path = f"/studies/{study_id}/rounds/{round_number}"
+        return Group.from_dict(self.request("POST", path, rounds_left=rounds_left))
 
     def collect(self, study_id: int, round_number: int, scores: Sequence[Score]) -> Group:
         path = f"/studies/{study_id}/rounds/{round_number}/scores"
@@ -184,3 +185,13 @@ class GatewayClient:
 
     def stop(self, study_id: int, reason: str) -> None:
         self.request("POST", f"/studies/{study_id}/stop", reason=reason)
+
+    def pause(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/pause", reason=reason)
+
+    def resume(self, study_id: int) -> None:
+        self.request("POST", f"/studies/{study_id}/resume")
+
+    def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
+        return answer

@@ -75,6 +75,7 @@ class Turn(Message):
         command: The training command.
         code: The folder to run it in.
         score: How the trial stands, where it is done.
+        is_next: It waits and is the next new trial in line: worth a short wait in the worker.
     """
 
     kind: TurnKind
@@ -84,6 +85,7 @@ class Turn(Message):
     command: str | None = None
     code: str | None = None
     score: Score | None = None
+    is_next: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TurnKind(self.kind))
@@ -100,11 +102,23 @@ class Turn(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting(Message):
-    """A trial that waits for its turn, or a whole study (no trial) that waits to go on."""
+    """A trial that waits for its turn, or a whole study (no trial) that waits.
+
+    Attributes:
+        study_id: The study.
+        trial: The trial, or None for the study as a whole.
+        seen: Trials that had ended when the study was last looked at; None waits for its end.
+        reason: In an answer: why the wait is over.
+        is_over: In an answer: the study is over.
+        score: In an answer: how the trial stands, where it will not run any more.
+    """
 
     study_id: int
     trial: int | None = None
+    seen: int | None = None
     reason: str = ""
+    is_over: bool = False
+    score: Score | None = None
 
 
 class VerdictKind(StrEnum):
@@ -121,6 +135,8 @@ class Verdict(Message):
 
     kind: VerdictKind
     reason: str
+    seen: int = 0
+    """Trials that have ended."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", VerdictKind(self.kind))
@@ -153,6 +169,7 @@ class Progress(Message):
     metric: str
     direction: str
     trials: int
+    mapped_trials: int
     counts: dict[str, int]
     seconds: float
     best: Best | None = None

@@ -2,6 +2,15 @@
 
 from hpo_ops.config.errors import StudyError
 from hpo_ops.config.load import load_study, parse_study
-from hpo_ops.config.study import Policy, StudyConfig
+from hpo_ops.config.study import CHANGEABLE, OVERRIDABLE, Flow, Policy, StudyConfig
 
-__all__ = ["Policy", "StudyConfig", "StudyError", "load_study", "parse_study"]
+__all__ = [
+    "CHANGEABLE",
+    "OVERRIDABLE",
+    "Flow",
+    "Policy",
+    "StudyConfig",
+    "StudyError",
+    "load_study",
+    "parse_study",
+]

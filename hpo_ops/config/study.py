@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
@@ -12,11 +14,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     field_serializer,
     field_validator,
     model_validator,
 )
 
+from hpo_ops.config.errors import StudyError, explain
 from hpo_ops.config.space import SpaceField, dump_parameter
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction, Goal, Scheduler
@@ -26,6 +30,26 @@ from hpo_ops.schedulers import create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
+
+
+class Flow(StrEnum):
+    """The two shapes of a study's DAG."""
+
+    ROUNDS = "rounds"
+    ROLLING = "rolling"
+
+
+CHANGEABLE = (
+    "trials",
+    "parallelism",
+    "metric.target",
+    "budget.wall",
+    "stop.patience",
+    "stop.failures",
+)
+"""Keys that can be changed while a study runs."""
+OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible")
+"""Keys that can be changed when a study is triggered."""
 
 
 class Model(BaseModel):
@@ -85,6 +109,8 @@ class Stop(Model):
     """Trials in a row without a better value."""
     failures: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Largest share of failed trials; looked at from the fifth finished trial on."""
+    when: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    """Your own criterion, module:function in the code folder, which gets all trials so far."""
 
 
 class Checkpoints(Model):
@@ -126,8 +152,12 @@ class StudyConfig(Model):
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 2
     """Trials at the same time."""
-    flow: Literal["rounds"] = "rounds"
-    """Rounds of trials with a barrier between them."""
+    max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
+    """How far the parallelism may be raised at trigger time or later; twice as far by default."""
+    max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
+    """How far the number of trials may be raised while a rolling study runs."""
+    flow: Flow = Flow.ROUNDS
+    """Rounds of trials with a barrier between them, or rolling: nobody waits for a straggler."""
     budget: Budget = Budget()
     stop: Stop = Stop()
     retries: Annotated[int, Field(ge=0, le=100)] = 0
@@ -170,6 +200,25 @@ class StudyConfig(Model):
         check_sampler(self.sampler.name, self.sampler.options)
         return self
 
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.parallelism > self.ceiling:
+            raise ValueError(
+                f"parallelism is {self.parallelism}, but must be {self.ceiling} or less "
+                "(max_parallelism in the study file)"
+            )
+        if self.max_trials is not None and self.trials > self.max_trials:
+            raise ValueError(
+                f"trials is {self.trials}, but must be {self.max_trials} or less "
+                "(max_trials in the study file)"
+            )
+        if self.reproducible and self.flow is Flow.ROLLING:
+            raise ValueError(
+                "flow is 'rolling', but must be 'rounds' with reproducible: true, "
+                "since trials of a rolling study are proposed in the order in which others end"
+            )
+        return self
+
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
@@ -184,6 +233,58 @@ class StudyConfig(Model):
             deadline_seconds=self.budget.wall,
             at_barrier=self.reproducible,
         )
+
+    @property
+    def mapped_trials(self) -> int:
+        """Task instances that a rolling study's DAG run has."""
+        return max(self.trials, self.max_trials or 0)
+
+    @property
+    def ceiling(self) -> int:
+        """The highest parallelism that the study's DAG is made for."""
+        return self.max_parallelism or 2 * self.parallelism
+
+    def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
+        """The study with some keys changed.
+
+        Args:
+            changes: Values by dotted keys, such as ``{"budget.wall": "1h"}``.
+            source: Where the changes come from, for messages.
+            is_running: The study runs already, so that less can be changed.
+
+        Raises:
+            StudyError: A key may not be changed, or a value is not allowed.
+        """
+        data = self.to_dict()
+        keys = CHANGEABLE if is_running else OVERRIDABLE
+        problems = [
+            f"{key} is not a key that can be changed here (keys: {', '.join(keys)})"
+            for key in changes
+            if key not in keys
+        ]
+        if problems:
+            raise StudyError(source, problems)
+        for key, value in changes.items():
+            parent, _, name = key.rpartition(".")
+            (data[parent] if parent else data)[name] = value
+        data["max_parallelism"] = self.ceiling
+        if is_running and self.flow is Flow.ROLLING:
+            data["max_trials"] = self.mapped_trials
+        try:
+            return StudyConfig.model_validate(data)
+        except ValidationError as error:
+            raise StudyError(source, explain(error, StudyConfig)) from error
+
+    def get(self, key: str) -> Any:
+        """The value at a dotted key, as plain data."""
+        value: Any = self.to_dict()
+        for part in key.split("."):
+            value = value[part]
+        return value
+
+    def changeable(self) -> dict[str, Any]:
+        """What can be changed while the study runs, and its value now."""
+        return {key: self.get(key) for key in CHANGEABLE}
 
     def to_dict(self) -> dict[str, Any]:
         """The study as plain data that `load` takes again."""

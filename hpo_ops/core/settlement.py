@@ -22,6 +22,7 @@ class SegmentHistory:
         fruitless_preemptions: Preemptions in a row without a new checkpoint.
         reached_target: The trial has reached the study's target.
         is_study_over: The study has been asked to stop.
+        is_study_paused: The study as a whole is paused.
     """
 
     max_steps: int | None
@@ -30,11 +31,12 @@ class SegmentHistory:
     fruitless_preemptions: int = 0
     reached_target: bool = False
     is_study_over: bool = False
+    is_study_paused: bool = False
 
 
 @dataclass(frozen=True)
 class Settlement:
-    """A trial's next state, and why. ``WAITING`` means: again, at once, from the checkpoint."""
+    """A trial's next state, and why. ``RUNNING`` keeps its place: again, from the checkpoint."""
 
     state: TrialState
     reason: str
@@ -42,16 +44,16 @@ class Settlement:
 
 def settle(result: Result, history: SegmentHistory) -> Settlement:
     """The trial's next state after a segment that ended like this."""
+    if history.reached_target and result.outcome is not Outcome.FAILED:
+        # However its last segment ended: it is what the study was after.
+        return Settlement(TrialState.COMPLETED, result.reason or "reached the target")
     match result.outcome:
         case Outcome.COMPLETED:
             return _settle_completed(result, history)
         case Outcome.STOPPED:
-            state = TrialState.COMPLETED if history.reached_target else TrialState.PRUNED
-            return Settlement(state, result.reason or "stopped")
-        case Outcome.PAUSED if not history.is_study_over:
-            return Settlement(TrialState.PAUSED, result.reason or f"paused at step {result.step}")
+            return Settlement(TrialState.PRUNED, result.reason or "stopped")
         case Outcome.PAUSED:
-            return Settlement(TrialState.PRUNED, result.reason or "the study is over")
+            return _settle_paused(result, history)
         case Outcome.FAILED:
             return _settle_failed(result, history)
         case Outcome.PREEMPTED:
@@ -70,6 +72,14 @@ def _settle_completed(result: Result, history: SegmentHistory) -> Settlement:
     return Settlement(TrialState.COMPLETED, result.reason or f"trained {result.step} steps")
 
 
+def _settle_paused(result: Result, history: SegmentHistory) -> Settlement:
+    if history.is_study_over:
+        return Settlement(TrialState.PRUNED, result.reason or "the study is over")
+    if history.is_study_paused:
+        return Settlement(TrialState.RUNNING, "goes on when the study does")
+    return Settlement(TrialState.PAUSED, result.reason or f"paused at step {result.step}")
+
+
 def _settle_failed(result: Result, history: SegmentHistory) -> Settlement:
     reason = result.reason or f"exit code {result.exit_code}"
     if history.is_study_over or history.failures >= history.retries:
@@ -78,7 +88,7 @@ def _settle_failed(result: Result, history: SegmentHistory) -> Settlement:
         )
         return Settlement(TrialState.FAILED, reason + tries)
     return Settlement(
-        TrialState.WAITING, f"retry {history.failures + 1} of {history.retries}: {reason}"
+        TrialState.RUNNING, f"retry {history.failures + 1} of {history.retries}: {reason}"
     )
 
 
@@ -91,4 +101,4 @@ def _settle_preempted(result: Result, history: SegmentHistory) -> Settlement:
             f"taken away {history.fruitless_preemptions + 1} times without a new checkpoint: "
             f"{result.reason}",
         )
-    return Settlement(TrialState.WAITING, f"preempted: {result.reason or 'container went away'}")
+    return Settlement(TrialState.RUNNING, f"preempted: {result.reason or 'container went away'}")

@@ -39,7 +39,7 @@ class StoppingRule:
 
     def _too_many_failures(self, study: Study) -> str | None:
         failed = len(study.in_state(TrialState.FAILED))
-        finished = sum(len(study.in_state(state)) for state in TrialState if state.is_finished)
+        finished = study.finished
         if finished < MIN_FINISHED_FOR_FAILURES or failed <= self.failures * finished:
             return None
         return f"{failed} of {finished} trials failed (at most {self.failures:.0%} may)"

@@ -165,7 +165,7 @@ class Study:
         if state is not TrialState.RUNNING:
             trial.width = Fraction(0)
             trial.units = ()
-        if state.is_finished and not before.is_finished:
+        if state.is_finished and not before.is_finished and trial is not self.best:
             self.stale += 1
         for index in self._indexes.values():
             index.moved(trial, before)

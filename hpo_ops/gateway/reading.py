@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, case, exists, func, not_, select
 
 from hpo_ops.client import Best, Progress, TrialSummary
 from hpo_ops.core import Direction, TrialState
@@ -23,10 +23,16 @@ from hpo_ops.ledger.schema import (
 def progress(ledger: Ledger, record: StudyRecord) -> Progress:
     """How a study stands."""
     with ledger.engine.connect() as connection:
+        has_segment = exists().where(
+            segments.c.study_id == trials.c.study_id,
+            segments.c.trial == trials.c.number,
+            segments.c.outcome.is_(None),
+        )
+        # A trial that has a place but no container yet waits.
+        is_waiting = and_(trials.c.state == TrialState.RUNNING.value, not_(has_segment))
+        shown = case((is_waiting, TrialState.WAITING.value), else_=trials.c.state).label("shown")
         rows = connection.execute(
-            select(trials.c.state, func.count())
-            .where(trials.c.study_id == record.id)
-            .group_by(trials.c.state)
+            select(shown, func.count()).where(trials.c.study_id == record.id).group_by(shown)
         ).all()
         seconds = connection.execute(
             select(
@@ -46,6 +52,7 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         metric=record.config.metric.name,
         direction=record.config.metric.direction.value,
         trials=record.config.trials,
+        mapped_trials=record.config.mapped_trials,
         counts=counts,
         seconds=float(seconds),
         best=best(ledger, record),

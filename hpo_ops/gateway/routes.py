@@ -57,9 +57,9 @@ def start_study(request: StudyRequest, studies: Service) -> StudyHandle:
 
 
 @tasks.post("/studies/{study_id}/rounds/{number}")
-def sample(study_id: int, number: int, studies: Service) -> Group:
+def sample(study_id: int, number: int, studies: Service, rounds_left: int) -> Group:
     """The trials of a round."""
-    return studies.sample(study_id, number)
+    return studies.sample(study_id, number, rounds_left)
 
 
 @tasks.post("/studies/{study_id}/rounds/{number}/scores")
@@ -210,3 +210,21 @@ def events(
 def stop(record: Editable, caller: Known, studies: Service, reason: str = "") -> None:
     """Asks a study to end: what runs saves and leaves, the best is published."""
     studies.stop(record.id, reason or f"stopped by {caller.name}")
+
+
+@people.post("/studies/{study_id}/pause")
+def pause(record: Editable, caller: Known, studies: Service, reason: str = "") -> None:
+    """Holds a study: what runs saves and leaves, nothing new starts."""
+    studies.pause(record.id, reason or f"paused by {caller.name}")
+
+
+@people.post("/studies/{study_id}/resume")
+def resume(record: Editable, studies: Service) -> None:
+    """Lets a paused study go on."""
+    studies.resume(record.id)
+
+
+@people.post("/studies/{study_id}/config")
+def change(record: Editable, changes: dict[str, Any], studies: Service) -> dict[str, Any]:
+    """Changes a running study by dotted keys, and returns what is in force now."""
+    return studies.change(record.id, changes)

@@ -1,7 +1,7 @@
 """The ledger: SQL that knows everything that happened, and gives it out by leases and views."""
 
 from hpo_ops.ledger.ledger import Ledger, UnknownStudyError
-from hpo_ops.ledger.session import StudyRecord, StudySession
+from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
 from hpo_ops.ledger.view import EventKind
 
-__all__ = ["EventKind", "Ledger", "StudyRecord", "StudySession", "UnknownStudyError"]
+__all__ = ["EventKind", "Ledger", "StudyRecord", "StudySession", "StudyState", "UnknownStudyError"]

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, create_engine, func, select, text
@@ -15,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import schema
 from hpo_ops.ledger.migrate import migrate
-from hpo_ops.ledger.session import StudyRecord, StudySession
+from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 
 MAX_VIEWS = 64
@@ -32,6 +33,7 @@ class Ledger:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._views: OrderedDict[int, LiveView] = OrderedDict()
+        self._asks: dict[int, Lock] = {}
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -109,6 +111,7 @@ class Ledger:
                 # Only the holder of the row's lock touches the view.
                 view = self._views.pop(study_id, None) or LiveView(record.config.goal)
                 view.study.goal = record.config.goal
+                view.study.places = record.config.parallelism
                 now = connection.execute(
                     select(func.extract("epoch", func.clock_timestamp() - row.at))
                 ).scalar_one()
@@ -124,7 +127,8 @@ class Ledger:
     @contextmanager
     def asking(self, study_id: int) -> Iterator[None]:
         """Asks of one study come one after the other, without holding the study's lock."""
-        with self.engine.begin() as connection:
+        # Who waits here holds no connection, so that there is one left for whoever is asking.
+        with self._asks.setdefault(study_id, Lock()), self.engine.begin() as connection:
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:space, :study)"),
                 {"space": 0x61736B, "study": study_id},
@@ -150,7 +154,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         run_id=values["run_id"],
         dag_id=values["dag_id"],
         config=_config(json.dumps(values["config"]), values["name"]),
-        state=values["state"],
+        state=StudyState(values["state"]),
         reason=values["reason"],
         started_at=values["at"],
         ended_at=values["ended_at"],

@@ -75,7 +75,6 @@ trials = Table(
     Column("state", Text, nullable=False),
     Column("params", JSON),  # keeps the order of the space
     Column("seed", BigInteger, nullable=False),
-    Column("granted", Boolean, nullable=False, server_default="false"),
     Column("until_step", Integer),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False, server_default="0"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -19,6 +20,15 @@ from hpo_ops.ledger.view import EventKind, LiveView
 from hpo_ops.protocol import Action, Checkpoint, ParamValue, Report, Result
 
 
+class StudyState(StrEnum):
+    """Where a study is in its life. ``STOPPING`` starts nothing new and saves what runs."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True)
 class StudyRecord:
     """A study's row."""
@@ -28,7 +38,7 @@ class StudyRecord:
     run_id: str
     dag_id: str
     config: StudyConfig
-    state: str
+    state: StudyState
     reason: str
     started_at: datetime
     ended_at: datetime | None
@@ -47,8 +57,8 @@ class StudyRecord:
         return f"{self.name}/{plain}"
 
     @property
-    def is_running(self) -> bool:
-        return self.state == "running"
+    def is_over(self) -> bool:
+        return self.state in (StudyState.STOPPING, StudyState.ENDED)
 
 
 class StudySession:
@@ -76,21 +86,40 @@ class StudySession:
 
     def stop(self, reason: str) -> None:
         """Asks the study to end: nothing new starts, what runs saves and leaves."""
-        if self.record.is_running:
-            self._update_study(state="stopping", reason=reason)
+        if not self.record.is_over:
+            self._update_study(state=StudyState.STOPPING, reason=reason)
             self.event(EventKind.STUDY_STOPPED, reason=reason)
+
+    def pause(self, reason: str) -> None:
+        """Holds the study: what runs saves and leaves, and goes on after `resume`."""
+        if self.record.state is StudyState.RUNNING:
+            self._update_study(state=StudyState.PAUSED, reason=reason)
+            self.event(EventKind.STUDY_PAUSED, reason=reason)
+
+    def resume(self) -> None:
+        """Lets a paused study go on."""
+        if self.record.state is StudyState.PAUSED:
+            self._update_study(state=StudyState.RUNNING, reason="")
+            self.event(EventKind.STUDY_RESUMED)
+
+    def change(self, config: StudyConfig) -> None:
+        """Changes the study while it runs."""
+        self._update_study(config=config.to_dict())
+        self.record = replace(self.record, config=config)
+        self._view.study.goal = config.goal
+        self.event(EventKind.STUDY_CHANGED, config=config.to_dict())
 
     def end(self, result: Mapping[str, Any]) -> None:
         """The study is over."""
-        if self.record.state != "ended":
-            self._update_study(state="ended", result=dict(result), ended_at=func.now())
+        if self.record.state is not StudyState.ENDED:
+            self._update_study(state=StudyState.ENDED, result=dict(result), ended_at=func.now())
             self.event(EventKind.STUDY_ENDED, reason=self.record.reason)
 
     def _update_study(self, **values: Any) -> None:
         table = schema.studies
         self.connection.execute(update(table).where(table.c.id == self.record.id).values(**values))
         known = {name: value for name, value in values.items() if name in ("state", "reason")}
-        self.record = StudyRecord(**{**self.record.__dict__, **known})
+        self.record = replace(self.record, **known)
 
     # -- rounds ------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ class EventKind(StrEnum):
     STUDY_STARTED = "study started"
     STUDY_CHANGED = "study changed"
     STUDY_STOPPED = "study stopped"
+    STUDY_PAUSED = "study paused"
+    STUDY_RESUMED = "study resumed"
     STUDY_ENDED = "study ended"
     ROUND_SAMPLED = "round sampled"
     ROUND_COLLECTED = "round collected"

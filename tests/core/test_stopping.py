@@ -86,7 +86,6 @@ def test_patience_ends_when_so_many_trials_were_no_better() -> None:
     assert rule.reason_to_stop(study_of([0.1, 0.5, 0.4, 0.5, 0.6]), now=0) is None
 
 
-@pytest.mark.xfail(strict=True, reason="Study.stale counts the trial that made the best value")
 def test_the_trial_that_was_better_is_not_counted_against_the_patience() -> None:
     assert StoppingRule(patience=1).reason_to_stop(study_of([0.1, 0.2, 0.3]), now=0) is None
 

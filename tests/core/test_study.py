@@ -143,7 +143,7 @@ def test_stale_counts_the_trials_that_ended_since_the_best_was_beaten() -> None:
     study.record(0, 1, 0.5)
     study.move(0, TrialState.COMPLETED)
     study.move(1, TrialState.PRUNED)
-    assert study.stale == 2
+    assert study.stale == 1
     study.record(2, 1, 0.6)
     assert study.stale == 0
 

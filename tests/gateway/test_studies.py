@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind
+from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.studies import SegmentOverError, Studies
@@ -34,7 +34,11 @@ def train(studies: Studies, turn: Turn, value: float) -> Action:
         action = studies.report(assignment.segment, [report]).action
         saved = Checkpoint(step=step, uri=f"s3://x/{assignment.trial}/{step}", files=1, bytes=9)
         studies.checkpoint(assignment.segment, saved)
-    outcome = Outcome.COMPLETED if action is Action.CONTINUE else Outcome.STOPPED
+    outcome = {
+        Action.CONTINUE: Outcome.COMPLETED,
+        Action.PAUSE: Outcome.PAUSED,
+        Action.STOP: Outcome.STOPPED,
+    }[action]
     studies.finish(assignment.segment, Result(outcome=outcome, step=step))
     return action
 
@@ -119,7 +123,7 @@ def test_an_ask_that_crashed_after_optuna_is_found_again(studies: Studies) -> No
     with studies.ledger.study(study_id) as session:
         session.add_round(0, [session.add_trial()], "reserved before the crash")
         record = session.record
-    asked = studies._search(record).ask(0)  # and then the process was killed
+    asked = studies.proposals.search(record).ask(0)  # and then the process was killed
     group = studies.sample(study_id, 0)
     assert [member["params"] for member in group.members] == [asked]
 
@@ -185,9 +189,7 @@ def test_failing_code_is_tried_again_as_often_as_the_study_says(studies: Studies
 
 
 def test_a_target_ends_the_study_and_everything_that_runs(studies: Studies) -> None:
-    study_id = start(
-        studies, metric={"name": "accuracy", "direction": "maximize", "target": 0.9}
-    )
+    study_id = start(studies, metric={"name": "accuracy", "direction": "maximize", "target": 0.9})
     studies.sample(study_id, 0)
     winner, other = (studies.turn(study_id, trial, key="a").assignment for trial in (0, 1))
     assert winner is not None
@@ -250,3 +252,155 @@ def test_trials_past_the_parallelism_wait_with_a_reason(studies: Studies) -> Non
     assert turns[0].assignment is not None
     studies.finish(turns[0].assignment.segment, Result(outcome=Outcome.COMPLETED, step=9))
     assert studies.turn(study_id, 2, key="a").kind is TurnKind.RUN
+
+
+def run_rolling(studies: Studies, study_id: int, trials: int, parallelism: int) -> int:
+    """Runs a rolling study as its tasks would, some at once; returns the most that ran at once."""
+    running: dict[int, Turn] = {}
+    most = 0
+    over: set[int] = set()
+    for turns in range(1000):
+        for number in range(trials):
+            if number in over or number in running:
+                continue
+            turn = studies.turn(study_id, number, key=f"{number}/{turns}")
+            if turn.kind is TurnKind.RUN:
+                running[number] = turn
+            elif turn.kind is TurnKind.DONE:
+                over.add(number)
+        most = max(most, len(running))
+        assert len(running) <= parallelism
+        if len(over) == trials:
+            return most
+        number, turn = next(iter(running.items()))
+        assert turn.assignment is not None
+        value = float(turn.assignment.params["lr"] or 0)
+        train(studies, turn, value=value)
+        del running[number]
+    raise AssertionError("the study does not end")
+
+
+@pytest.mark.parametrize("scheduler", ["default", "asha", "asha_promoting"])
+def test_a_rolling_study_runs_every_trial_within_its_parallelism(
+    studies: Studies, scheduler: str
+) -> None:
+    study_id = start(
+        studies,
+        flow="rolling",
+        trials=10,
+        parallelism=3,
+        scheduler={"name": scheduler, "max_steps": 9},
+    )
+    assert run_rolling(studies, study_id, 10, 3) == 3
+    studies.end(study_id, {})
+    record = studies.ledger.get(study_id)
+    summaries = reading.trial_summaries(studies.ledger, record)
+    assert [summary.trial for summary in summaries] == list(range(10))
+    assert all(summary.state.is_finished for summary in summaries)
+    assert any(summary.state is TrialState.COMPLETED for summary in summaries)
+    if scheduler == "asha_promoting":
+        assert any(summary.segments > 1 for summary in summaries)
+
+
+def test_a_rolling_trial_is_proposed_when_it_starts(studies: Studies) -> None:
+    study_id = start(studies, flow="rolling", trials=4, parallelism=1)
+    first = studies.turn(study_id, 0, key="a")
+    assert first.kind is TurnKind.RUN
+    waiting = studies.turn(study_id, 1, key="a")
+    assert waiting.kind is TurnKind.WAIT
+    assert waiting.is_next
+    with studies.ledger.study(study_id) as session:
+        assert len(session.view.trials) == 1  # trial 1 has no parameters before it starts
+    train(studies, first, value=0.5)
+    second = studies.turn(study_id, 1, key="a")
+    assert second.kind is TurnKind.RUN
+
+
+def test_a_paused_study_holds_everything_and_goes_on_from_its_checkpoints(
+    studies: Studies,
+) -> None:
+    study_id = start(studies, flow="rolling", trials=2, parallelism=1)
+    turn = studies.turn(study_id, 0, key="a")
+    assert turn.assignment is not None
+    segment = turn.assignment.segment
+    studies.report(segment, [Report(step=1, metrics={"accuracy": 0.5})])
+    studies.checkpoint(segment, Checkpoint(step=1, uri="s3://x/0/1", files=1, bytes=1))
+    studies.pause(study_id, "the cluster is needed")
+    assert studies.report(segment, []).action is Action.PAUSE
+    studies.finish(segment, Result(outcome=Outcome.PAUSED, step=1))
+    held = studies.turn(study_id, 0, key="b")
+    assert (held.kind, held.reason) == (
+        TurnKind.WAIT,
+        "the study is paused: the cluster is needed",
+    )
+    assert studies.verdict(study_id).kind is VerdictKind.WAIT
+    assert studies.ready([Waiting(study_id=study_id, trial=0)]) == []
+    studies.resume(study_id)
+    (woken,) = studies.ready([Waiting(study_id=study_id, trial=0)])
+    assert woken.trial == 0
+    again = studies.turn(study_id, 0, key="c")
+    assert again.assignment is not None
+    assert again.assignment.from_step == 1
+
+
+def test_what_waits_is_ended_without_a_worker_when_the_study_stops(studies: Studies) -> None:
+    study_id = start(studies, flow="rolling", trials=5, parallelism=1)
+    turn = studies.turn(study_id, 0, key="a")
+    assert turn.assignment is not None
+    studies.turn(study_id, 1, key="a")
+    studies.stop(study_id, "enough")
+    answers = studies.ready([Waiting(study_id=study_id, trial=1), Waiting(study_id=study_id)])
+    assert [(answer.trial, answer.is_over, answer.reason) for answer in answers] == [
+        (1, True, "enough"),
+        (None, True, "enough"),
+    ]
+    assert answers[0].score is not None
+    assert answers[0].score.state is TrialState.PRUNED
+
+
+def test_a_running_study_can_be_changed_within_its_limits(studies: Studies) -> None:
+    study_id = start(studies, trials=6, parallelism=2)
+    studies.sample(study_id, 0, 3)
+    changed = studies.change(study_id, {"parallelism": 4, "trials": 8, "budget.wall": "1h"})
+    assert (changed["parallelism"], changed["trials"], changed["budget.wall"]) == (4, 8, 3600)
+    with pytest.raises(ValueError, match="parallelism is 5, but must be 4 or less"):
+        studies.change(study_id, {"parallelism": 5})
+    with pytest.raises(ValueError, match="seed is not a key that can be changed here"):
+        studies.change(study_id, {"seed": 1})
+    group = studies.sample(study_id, 1, 2)
+    assert len(group.members) == 4
+
+
+def test_the_last_round_takes_all_that_is_left(studies: Studies) -> None:
+    study_id = start(studies, trials=6, parallelism=2)
+    assert len(studies.sample(study_id, 0, 3).members) == 2
+    studies.change(study_id, {"trials": 11})
+    run = studies.sample(study_id, 1, 2)
+    assert len(run.members) == 5  # 9 are left in two rounds
+    assert len(studies.sample(study_id, 2, 1).members) == 4
+
+
+@pytest.mark.parametrize(
+    ("stop", "failing", "reason"),
+    [
+        ({"patience": 2}, False, "no better value in the last 2 trials (patience 2)"),
+        ({"failures": 0.4}, True, "5 of 5 trials failed (at most 40% may)"),
+    ],
+)
+def test_patience_and_failures_end_a_study(
+    studies: Studies, stop: dict[str, Any], failing: bool, reason: str
+) -> None:
+    study_id = start(studies, flow="rolling", trials=12, parallelism=1, stop=stop)
+    for number in range(12):
+        turn = studies.turn(study_id, number, key="a")
+        if turn.kind is TurnKind.DONE:
+            break
+        assert turn.assignment is not None
+        segment = turn.assignment.segment
+        if failing:
+            studies.finish(segment, Result(outcome=Outcome.FAILED, reason="boom", exit_code=1))
+            continue
+        best = Report(step=9, metrics={"accuracy": 0.9 - number / 100})
+        studies.report(segment, [best])
+        studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=9))
+    assert studies.ledger.get(study_id).reason == reason

@@ -209,7 +209,6 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("params", sa.JSON(), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
-        sa.Column("granted", sa.Boolean(), server_default="false", nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
         sa.Column("preemptions", sa.Integer(), server_default="0", nullable=False),

@@ -1,0 +1,159 @@
+"""The trigger form: typed fields in the UI, the same keys in ``--conf``, checked before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.sdk import Param
+from airflow.sdk.configuration import conf as airflow_conf
+
+from hpo_ops.config import OVERRIDABLE, Flow, StudyConfig, StudyError, parse_study
+
+STUDY = "study"
+"""The one field of the generic DAG: a whole study."""
+
+_SECTIONS = {
+    "trials": "Search",
+    "parallelism": "Search",
+    "seed": "Search",
+    "reproducible": "Search",
+    "metric.target": "When to stop",
+    "budget.wall": "When to stop",
+    "stop.patience": "When to stop",
+    "stop.failures": "When to stop",
+    "retries": "Trials",
+    "checkpoints.keep": "Trials",
+}
+
+
+def form_of(study: StudyConfig) -> dict[str, Param]:
+    """The fields that can be changed when a study is triggered, as the study has them."""
+    fields: dict[str, Param] = {}
+    for key in OVERRIDABLE:
+        schema = _schema_at(key)
+        if key == "parallelism":
+            schema["maximum"] = study.ceiling
+        fields[key] = Param(
+            study.get(key),
+            title=key,
+            section=_SECTIONS[key],
+            **schema,
+        )
+    return fields
+
+
+def generic_form() -> dict[str, Param]:
+    """The form of the generic DAG: a whole study, as an object or as YAML text."""
+    return {
+        STUDY: Param(
+            {},
+            type=["object", "string"],
+            title="Study",
+            description="A whole study, as in a study file; code is a folder on the worker.",
+        )
+    }
+
+
+def read_trigger(
+    config: Mapping[str, Any] | None,
+    conf: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    source: str,
+    folder: Path,
+) -> StudyConfig:
+    """The study that a DAG run is to execute.
+
+    Args:
+        config: The study of the DAG; None for the generic DAG.
+        conf: What the trigger gave.
+        params: The form's values, defaults included.
+        source: Where it comes from, for messages.
+        folder: What a relative code folder of a whole study is relative to.
+
+    Raises:
+        StudyError: An unknown key, or a value that is not allowed.
+    """
+    known = (STUDY,) if config is None else OVERRIDABLE
+    if unknown := sorted(set(conf) - set(known)):
+        raise StudyError(
+            source,
+            [f"{key} is not a key of its form (keys: {', '.join(known)})" for key in unknown],
+        )
+    if config is None:
+        return _whole_study(params.get(STUDY), source=source, folder=folder)
+    study = parse_study(dict(config), source=source)
+    given = {key: params[key] for key in known if key in params and params[key] != study.get(key)}
+    return study.change(given, source=source, is_running=False)
+
+
+def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
+    if isinstance(value, str):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise StudyError(source, [f"study is not YAML: {error}"]) from error
+    if not value:
+        raise StudyError(source, ["study is missing: give a whole study as conf"])
+    data = {"flow": Flow.ROLLING.value, **value} if isinstance(value, dict) else value
+    study = parse_study(data, source=source)
+    if study.flow is Flow.ROUNDS:
+        raise StudyError(
+            source,
+            [
+                "flow is 'rounds', but must be 'rolling' here; "
+                "for rounds put a study file in dags/studies/"
+            ],
+        )
+    code = (folder / study.code).resolve()
+    if not code.is_dir():
+        raise StudyError(source, [f"code is {study.code!r}, but there is no folder {code}"])
+    return study.model_copy(update={"code": str(code)})
+
+
+def check_map_length(study: StudyConfig, *, source: str) -> None:
+    """A rolling study needs a task instance a trial.
+
+    Raises:
+        StudyError: Airflow does not map so many; says which setting to raise.
+    """
+    most = airflow_conf.getint("core", "max_map_length")
+    if study.flow is Flow.ROLLING and study.mapped_trials > most:
+        raise StudyError(
+            source,
+            [
+                f"trials is {study.mapped_trials}, but Airflow maps at most {most}: raise [core] "
+                "max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH), or use flow: rounds"
+            ],
+        )
+
+
+def dags_folder() -> Path:
+    """Airflow's DAGs folder."""
+    return Path(airflow_conf.get("core", "dags_folder"))
+
+
+def _schema_at(key: str) -> dict[str, Any]:
+    """The JSON Schema of a dotted key, without references; null where a value may be missing."""
+    root = StudyConfig.model_json_schema()
+    schema: dict[str, Any] = root
+    for part in key.split("."):
+        schema = schema["properties"][part]
+        if "$ref" in schema:
+            schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    schema = dict(schema)
+    schema.pop("default", None)
+    schema.pop("title", None)
+    if "anyOf" in schema:
+        choices = schema.pop("anyOf")
+        kinds = [choice.get("type") for choice in choices]
+        merged = {name: value for choice in choices for name, value in choice.items()}
+        schema.update(merged, type=[kind for kind in kinds if kind])
+        if any("anyOf" in choice for choice in choices):
+            inner = [item for choice in choices for item in choice.get("anyOf", [])]
+            schema.pop("anyOf", None)
+            schema["type"] = [*(item["type"] for item in inner), "null"]
+    return schema

@@ -1,0 +1,91 @@
+"""Asking Optuna for parameters and telling it results, outside of a study's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from hpo_ops.core import TrialState
+from hpo_ops.ledger import Ledger, StudyRecord
+from hpo_ops.ledger.schema import trials
+from hpo_ops.samplers.search import Search, open_storage
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The search side of studies. Asks of one study come one after the other."""
+
+    ledger: Ledger
+
+    @cached_property
+    def _storage(self) -> BaseStorage:
+        return open_storage(self.ledger.engine.url.render_as_string(hide_password=False))
+
+    def propose(self, study_id: int, numbers: Sequence[int]) -> None:
+        """Gives parameters to those of the trials that have none yet.
+
+        The trial is reserved in the ledger before Optuna is asked, so that an ask that crashed
+        is found again and gives the same answer.
+        """
+        with self.ledger.study(study_id) as session:
+            record = session.record
+            rows = session.trials(numbers)
+            if all(row.params is not None for row in rows.values()):
+                return
+        with self.ledger.asking(study_id):
+            with self.ledger.study(study_id) as session:
+                rows = session.trials(numbers)
+            search = self.search(record)
+            for number in sorted(number for number, row in rows.items() if row.params is None):
+                params = search.ask(number)
+                with self.ledger.study(study_id) as session:
+                    session.propose(number, params)
+
+    def tell(self, study_id: int) -> None:
+        """Tells Optuna of every finished trial that it has not heard of, by number."""
+        query = (
+            select(trials.c.number)
+            .where(
+                trials.c.study_id == study_id,
+                trials.c.told.is_(False),
+                trials.c.state.in_([state.value for state in TrialState if state.is_finished]),
+            )
+            .order_by(trials.c.number)
+        )
+        with self.ledger.engine.connect() as connection:
+            numbers = list(connection.execute(query).scalars())
+        for number in numbers:
+            self._tell_one(study_id, number)
+
+    def _tell_one(self, study_id: int, number: int) -> None:
+        with self.ledger.study(study_id) as session:
+            record = session.record
+            row = session.trials([number])[number]
+            curve = session.curve(number)
+        if row.params is not None:
+            state = TrialState(row.state)
+            if state is TrialState.COMPLETED and row.value is None:
+                state = TrialState.FAILED
+            self.search(record).tell(number, state, value=row.value, curve=curve)
+        with self.ledger.study(study_id) as session:
+            session.update_trial(number, told=True)
+
+    def search(self, record: StudyRecord) -> Search:
+        """A study's search in Optuna."""
+        config = record.config
+        return Search(
+            storage=self._storage,
+            name=record.key,
+            space=config.space,
+            direction=config.metric.direction,
+            sampler=config.sampler.name,
+            options=config.sampler.options,
+            seed=config.seed,
+        )
