@@ -9,6 +9,7 @@ from fractions import Fraction
 from hpo_ops.allocators.board import Board, units_of
 from hpo_ops.allocators.work import trials_of, work_of
 from hpo_ops.core import Allocation, Capacity, Member, Study, TrialGroup, TrialState
+from hpo_ops.core.options import check_at_least
 
 
 def fluid_widths(
@@ -53,12 +54,20 @@ class DynamicFluid:
 
     Departures: the work of a trial is its remaining steps times the time of a step on one unit.
     What does not fit is queued, the trials with the least work first; a trial whose width stays
-    the same is left alone.
+    the same is left alone, and so is one that is nearly done (10 s in the authors' code).
 
     Example:
         >>> DynamicFluid()
-        DynamicFluid()
+        DynamicFluid(min_seconds=10.0)
+
+    Attributes:
+        min_seconds: A trial that ends sooner than this keeps its width.
     """
+
+    min_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_at_least("min_seconds", self.min_seconds, 0)
 
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
@@ -68,16 +77,30 @@ class DynamicFluid:
         for index, members in enumerate(groups):
             later = TrialGroup(tuple(m for other in groups[index + 1 :] for m in other), "later")
             reserved = units_of(trials_of(study, later))
-            work = work_of(study, members)
+            rest = self._keep(board, study, members)
+            if not rest:
+                continue
+            work = work_of(study, rest)
             widths = fluid_widths(
                 work,
                 units=board.empty_units(reserved),
                 max_share=capacity.max_share,
                 max_width=capacity.max_width,
             )
-            place_by_work(board, study, members, work, widths, reserved)
+            place_by_work(board, study, rest, work, widths, reserved)
         reason = f"{len(groups)} groups share {capacity.units} units by the work that is left"
         return Allocation(board.placed, tuple(board.queued), reason)
+
+    def _keep(self, board: Board, study: Study, members: Sequence[Member]) -> list[Member]:
+        """Places what is nearly done where it is; the others."""
+        rest = []
+        trials = trials_of(study, TrialGroup(tuple(members), "group"))
+        for member, trial, left in zip(members, trials, work_of(study, members), strict=True):
+            if trial.width and left / trial.width < self.min_seconds:
+                board.place(trial, trial.width)
+            else:
+                rest.append(member)
+        return rest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist, fmean
 
-import emcee
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from hpo_ops.core import Observation
 from hpo_ops.core.options import check_at_least
@@ -28,7 +27,7 @@ class Moves(StrEnum):
 
 def mixture_probability(score: float, means: Array, deviations: Array) -> float:
     """The mean over samples of the chance that a normal is at least a score."""
-    return float(np.mean(special.ndtr((means - score) / deviations)))
+    return fmean(NormalDist().cdf(z) for z in (means - score) / deviations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +89,8 @@ class McmcEnsemble:
         return QuantileForecast.from_samples(future, low + scale * samples)
 
     def _sample(self, model: Model) -> Array:
+        import emcee  # an extra: only this predictor needs it
+
         random = np.random.default_rng(self.seed)
         start = model.start + 1e-6 * random.standard_normal((self.walkers, len(model.start)))
         moves = None
@@ -180,6 +181,8 @@ class Model:
 
 def _least_squares(family: Family, steps: Array, scores: Array) -> Array | None:
     """Least squares with later points weighing more, by Levenberg-Marquardt, else L-BFGS-B."""
+    from scipy import optimize  # an extra: only this predictor needs it
+
     recency = np.sqrt(10 ** (np.arange(len(steps)) / len(steps)))
     start = np.array(list(family.defaults.values()))
 

@@ -5,7 +5,7 @@ from hpo_ops.simulator.comparison import Outcome, Summary, compare, oracle_secon
 from hpo_ops.simulator.engine import simulate
 from hpo_ops.simulator.memo import MemoPredictor
 from hpo_ops.simulator.replay import Event, Interval, Replay
-from hpo_ops.simulator.synthetic import game_study, image_study, uneven_study
+from hpo_ops.simulator.synthetic import game_study, image_study, slow_study, uneven_study
 from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace, load_traces, save_traces
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "oracle_seconds",
     "save_traces",
     "simulate",
+    "slow_study",
     "summarize",
     "uneven_study",
 ]

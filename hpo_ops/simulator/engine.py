@@ -120,7 +120,7 @@ class Loop:
         self.capacity = [(0.0, cluster.units)]
         self.restarts = self.forecasts = self.events = 0
         self._heap: list[tuple[float, int, int, int, int]] = []
-        self._counter = 0
+        self._counter = self._versions = 0
         self._every = 0
         if predictor is not None and isinstance(scheduler, Forecasting):
             self._every = scheduler.forecast_every
@@ -284,7 +284,8 @@ class Loop:
         segment.width, segment.units = width, units
         segment.speed = self.cluster.speed(width)
         segment.started, segment.from_step = self.now, segment.step
-        segment.version += 1
+        self._versions += 1
+        segment.version = self._versions
         self.running[number] = segment
         self.log.append((self.now, "start", number, segment.step, segment.member.reason))
         self._plan(segment, delay)
@@ -310,7 +311,6 @@ class Loop:
         trial = self.study.trials[segment.number]
         trial.checkpoint_step = max(trial.checkpoint_step, segment.step // every * every)
         segment.step = trial.checkpoint_step
-        segment.version += 1
 
     # -- allocation --------------------------------------------------------------------------
 

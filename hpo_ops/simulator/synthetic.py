@@ -9,11 +9,24 @@ from hpo_ops.core import Direction, derive_seed
 from hpo_ops.simulator.traces import Traces, TrialTrace
 
 
-def image_study(*, seed: int = 0, trials: int = 100, steps: int = 120) -> Traces:
+def image_study(
+    *,
+    seed: int = 0,
+    trials: int = 100,
+    steps: int = 120,
+    levels: tuple[float, float] = (2.2, 1.6),
+) -> Traces:
     """Validation accuracy of image classifiers, like HyperDrive's CIFAR-10 workload.
 
-    About a third never leave the accuracy of chance (0.1); the others saturate at very different
-    levels and speeds, and few come up to 0.77. A step takes about a minute.
+    About a third never leave the accuracy of chance (0.1); the others rise quickly at first and
+    slowly later, to very different levels, and few come up to 0.77. A step takes about a minute.
+
+    Args:
+        seed: Seed of the curves.
+        trials: Number of trials.
+        steps: Steps of each.
+        levels: Parameters of the beta distribution of levels between 0.3 and 0.8; the greater the
+            first, the more trials come close to the best.
     """
     random = Random(derive_seed(seed, "image"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -23,11 +36,14 @@ def image_study(*, seed: int = 0, trials: int = 100, steps: int = 120) -> Traces
         if random.random() < 0.32:
             values = tuple(0.1 + random.gauss(0.0, 0.004) for _ in range(steps))
         else:
-            top = 0.30 + 0.50 * random.betavariate(2.2, 1.6)
-            rate = 10 ** random.uniform(-1.9, -0.9)
-            bend = random.uniform(0.7, 1.1)
+            top = 0.30 + 0.50 * random.betavariate(*levels)
+            quick = random.uniform(0.5, 0.8)
+            rates = (10 ** random.uniform(-1.0, 0.0), 10 ** random.uniform(-1.9, -1.1))
             values = tuple(
-                top - (top - 0.1) * exp(-((rate * step) ** bend)) + random.gauss(0.0, 0.006)
+                top
+                - (top - 0.1)
+                * (quick * exp(-rates[0] * step) + (1 - quick) * exp(-rates[1] * step))
+                + random.gauss(0.0, 0.006)
                 for step in range(1, steps + 1)
             )
         made.append(TrialTrace(values, seconds, {"index": len(made)}))
@@ -56,6 +72,30 @@ def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
             values.append(max(-500.0, min(300.0, level + random.gauss(0.0, 12.0))))
         made.append(TrialTrace(tuple(values), seconds, {"index": len(made)}))
     return Traces(f"game-{seed}", "reward", Direction.MAXIMIZE, tuple(made))
+
+
+def slow_study(*, seed: int = 0, trials: int = 144, steps: int = 200) -> Traces:
+    """Accuracy of deep networks that keep improving to the last step, like HyperSched's.
+
+    Twenty seconds a step: a whole trial takes longer than most deadlines on one unit. Most
+    configurations learn, at speeds and to levels that do not go together.
+    """
+    random = Random(derive_seed(seed, "slow"))  # noqa: S311 (no secret)
+    made: list[TrialTrace] = []
+    for _ in range(trials):
+        pace = 20.0 * exp(random.gauss(0.0, 0.05))
+        top = 0.5 + 0.45 * random.betavariate(3.0, 1.5)
+        rate = random.uniform(0.006, 0.03)
+        quick = random.uniform(0.3, 0.6)
+        values = tuple(
+            0.1
+            + (top - 0.1)
+            * (quick * (1 - exp(-0.3 * step)) + (1 - quick) * (1 - exp(-rate * step)))
+            + random.gauss(0.0, 0.006)
+            for step in range(1, steps + 1)
+        )
+        made.append(TrialTrace(values, (pace,) * steps, {"index": len(made)}))
+    return Traces(f"slow-{seed}", "accuracy", Direction.MAXIMIZE, tuple(made))
 
 
 def uneven_study(*, seed: int = 0, trials: int = 27, steps: int = 27) -> Traces:

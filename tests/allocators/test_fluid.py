@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -21,6 +22,7 @@ class TestStaticFluid(AllocatorContract):
 
 class TestDynamicFluid(AllocatorContract):
     name = "dynamic_fluid"
+    bad_options = (("min_seconds", -1.0),)
 
 
 EXAMPLES = {
@@ -104,7 +106,7 @@ def test_bounds_must_be_one_or_more(name: str, options: tuple[int, int]) -> None
 
 def allocate(work: list[int], capacity: Capacity) -> tuple[Study, TrialGroup]:
     study, group = group_of(work)
-    apply(study, DynamicFluid().allocate(study, group, capacity, 0.0))
+    apply(study, DynamicFluid(min_seconds=0).allocate(study, group, capacity, 0.0))
     return study, group
 
 
@@ -114,7 +116,7 @@ def widths_of(study: Study) -> list[Fraction]:
 
 def test_what_does_not_fit_is_queued() -> None:  # FL-7
     study, group = group_of([1] * 10)
-    allocation = DynamicFluid().allocate(study, group, Capacity(4, 2, 4), 0.0)
+    allocation = DynamicFluid(min_seconds=0).allocate(study, group, Capacity(4, 2, 4), 0.0)
     assert len(allocation.placed) == 8
     assert allocation.queued == (8, 9)
 
@@ -122,7 +124,7 @@ def test_what_does_not_fit_is_queued() -> None:  # FL-7
 def test_more_units_widen_the_long_trial_only() -> None:  # FL-9, FL-10
     study, group = allocate([6, 2, 1, 1], Capacity(5, 2, 4))
     assert widths_of(study) == [3, 1, HALF, HALF]
-    allocation = DynamicFluid().allocate(study, group, Capacity(8, 2, 4), 0.0)
+    allocation = DynamicFluid(min_seconds=0).allocate(study, group, Capacity(8, 2, 4), 0.0)
     changes = changes_of(study, allocation)
     assert changes.resized == (0,)
     assert changes.paused == ()
@@ -132,7 +134,7 @@ def test_more_units_widen_the_long_trial_only() -> None:  # FL-9, FL-10
 
 def test_fewer_units_pause_the_trial_with_the_least_work() -> None:  # FL-12
     study, group = allocate([6, 2, 1, 1], Capacity(5, 2, 4))
-    allocation = DynamicFluid().allocate(study, group, Capacity(2, 2, 4), 0.0)
+    allocation = DynamicFluid(min_seconds=0).allocate(study, group, Capacity(2, 2, 4), 0.0)
     assert [allocation.placed[n].width for n in (0, 1, 2)] == [1, HALF, HALF]
     assert changes_of(study, allocation).paused == (3,)
 
@@ -140,11 +142,15 @@ def test_fewer_units_pause_the_trial_with_the_least_work() -> None:  # FL-12
 def test_a_later_group_gets_what_is_left() -> None:
     study, _ = group_of([3, 1, 1])
     members = [Member(trial=0, until_step=4, reason="a", group=0)]
-    first = DynamicFluid().allocate(study, TrialGroup(tuple(members), "a"), Capacity(5, 2, 4), 0.0)
+    first = DynamicFluid(min_seconds=0).allocate(
+        study, TrialGroup(tuple(members), "a"), Capacity(5, 2, 4), 0.0
+    )
     apply(study, first)
     assert study.trials[0].width == 4
     members += [Member(trial=n, until_step=2, reason="b", group=1) for n in (1, 2)]
-    both = DynamicFluid().allocate(study, TrialGroup(tuple(members), "b"), Capacity(5, 2, 4), 0.0)
+    both = DynamicFluid(min_seconds=0).allocate(
+        study, TrialGroup(tuple(members), "b"), Capacity(5, 2, 4), 0.0
+    )
     assert [both.placed[n].width for n in range(3)] == [4, HALF, HALF]
     assert changes_of(study, both).resized == ()
 
@@ -162,6 +168,17 @@ def test_what_runs_keeps_its_width_under_static_fluid() -> None:
 def test_work_is_steps_times_the_time_of_a_step_on_one_unit() -> None:
     study, group = group_of([4, 4])
     study.record(0, 2, 0.5, 5.0, Fraction(2))  # 10 s on one unit
-    allocation = DynamicFluid().allocate(study, group, Capacity(4, 2, 4), 0.0)
+    allocation = DynamicFluid(min_seconds=0).allocate(study, group, Capacity(4, 2, 4), 0.0)
     assert allocation.placed[0].width == 3
     assert allocation.placed[1].width == HALF
+
+
+def test_a_trial_that_is_nearly_done_keeps_its_width() -> None:
+    study, group = allocate([60, 20, 10, 10], Capacity(5, 2, 4))
+    late = TrialGroup((replace(group.members[0], until_step=10), *group.members[1:]), "late")
+    allocation = DynamicFluid(min_seconds=4).allocate(study, late, Capacity(5, 2, 4), 0.0)
+    assert allocation.placed[0].width == 3
+    assert (
+        DynamicFluid(min_seconds=2).allocate(study, late, Capacity(5, 2, 4), 0.0).placed[0].width
+        != 3
+    )
