@@ -14,7 +14,7 @@ __all__: list[str] = []  # Airflow takes over no name from here
 
 _PRELOADED = (
     "airflow.providers.cncf.kubernetes.operators.pod",
-    "hpo_ops.airflow",
+    "hpo_ops.airflow.factory",
 )
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
 
 from hpo_ops.airflow.operators import (
-    NUMBERS,
     CollectOperator,
     FinalizeOperator,
     PrepareOperator,
@@ -20,10 +20,11 @@ from hpo_ops.airflow.operators import (
     SampleOperator,
     best_asset,
 )
+from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.airflow.trigger_form import form_of, generic_form
-from hpo_ops.config import Flow, StudyConfig, load_study
+from hpo_ops.config import Flow, StudyConfig, StudyError, load_study
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
@@ -37,21 +38,77 @@ Body = Callable[[PrepareOperator], list[Any]]
 """Adds what is between `prepare` and `publish`, and returns what ends it."""
 
 
-def build_dags(folder: Path) -> dict[str, DAG]:
+def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
     """A DAG for each study file in a folder, by its name, and the generic one.
 
-    Raises:
-        StudyError: A file cannot be used.
+    A file that cannot be used does not keep the others from their DAGs: it gets one that says
+    what is wrong. A study that runs keeps its DAG, whatever becomes of its file.
+
+    Args:
+        folder: Where the study files are.
+        only: Build this DAG alone, as a task needs no other.
     """
-    dags = {GENERIC: build_generic_dag()}
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        study = load_study(path)
-        dags[study.name] = build_dag(study)
+    dags: dict[str, DAG] = {}
+    running = RunningStudies().studies()
+    for name, (study, problem) in _read_files(folder, running).items():
+        if only in (None, name):
+            dags[name] = (
+                build_broken_dag(name, problem)
+                if study is None
+                else build_dag(study, problem=problem)
+            )
+    for name, study in running.items():
+        if name not in dags and name != GENERIC and only in (None, name):
+            dags[name] = build_dag(study, problem=f"the study file of {name} is gone")
+    if only in (None, GENERIC):
+        dags[GENERIC] = build_generic_dag()
     return dags
 
 
-def build_dag(study: StudyConfig) -> DAG:
-    """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize."""
+def _read_files(
+    folder: Path, running: Mapping[str, StudyConfig]
+) -> dict[str, tuple[StudyConfig | None, str | None]]:
+    """What the study files say: a study, a problem, or (where it runs) an old study and both."""
+    found: dict[str, tuple[StudyConfig | None, str | None]] = {}
+    sources: dict[str, Path] = {}
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        try:
+            study = load_study(path)
+        except StudyError as error:
+            found.setdefault(path.stem, (running.get(path.stem), str(error)))
+            continue
+        name = study.name
+        if name in sources:
+            problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
+            found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
+        elif name == GENERIC:
+            found[path.stem] = None, f"{path}: name is {name!r}, but that is the generic DAG's"
+        else:
+            sources[name] = path
+            found[name] = study, None
+    return found
+
+
+def build_broken_dag(name: str, problem: str | None) -> DAG:
+    """A DAG in the place of a study file that cannot be used: it says what is wrong."""
+    with DAG(
+        dag_id=re.sub(r"[^A-Za-z0-9_.-]", "_", name),
+        schedule=None,
+        description="The study file cannot be used.",
+        tags=["hpo", "broken"],
+        doc_md=f"**The study file cannot be used:**\n\n```\n{problem}\n```\n",
+    ) as dag:
+        PrepareOperator(task_id="prepare", config=None, problem=problem)
+    return dag
+
+
+def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
+    """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize.
+
+    Args:
+        study: The study.
+        problem: What is wrong with its file now: what runs goes on, nothing new starts.
+    """
     is_rolling = study.flow is Flow.ROLLING
 
     def body(prepare: PrepareOperator) -> list[Any]:
@@ -63,13 +120,14 @@ def build_dag(study: StudyConfig) -> DAG:
         study.name,
         body,
         config=study.to_dict(),
+        problem=problem,
         outlet=best_asset(study.name),
         params=form_of(study),
         # A failed trial is no failure of its study, but a failed round is.
         publish_rule=TriggerRule.ALL_DONE if is_rolling else TriggerRule.NONE_FAILED,
         description=study.description or None,
         tags=["hpo", study.flow.value, study.scheduler.name, study.sampler.name],
-        doc_md=_document(study),
+        doc_md=_document(study, problem),
         max_active_tasks=study.ceiling + 16,
     )
 
@@ -95,6 +153,7 @@ def _frame(
     body: Body,
     *,
     config: dict[str, Any] | None,
+    problem: str | None = None,
     outlet: Asset | AssetAlias,
     params: dict[str, Param],
     publish_rule: TriggerRule,
@@ -109,17 +168,15 @@ def _frame(
         params=params,
         **arguments,
     ) as dag:
-        prepare = PrepareOperator(task_id="prepare", config=config)
+        prepare = PrepareOperator(task_id="prepare", config=config, problem=problem)
         ends = body(prepare)
         publish = PublishOperator(
             task_id="publish",
-            study=prepare.output,
+            study=prepare.study,
             outlet=outlet,
             trigger_rule=publish_rule,
         )
-        finalize = FinalizeOperator(
-            task_id="finalize", study=prepare.output, result=publish.output
-        )
+        finalize = FinalizeOperator(task_id="finalize", study=prepare.study, result=publish.output)
         ends >> publish >> finalize.as_teardown()
     return dag
 
@@ -128,7 +185,7 @@ def _add_rounds(prepare: PrepareOperator, study: StudyConfig) -> list[Any]:
     count = count_rounds(study)
     previous: Any = prepare
     for number in range(count):
-        start, end = _add_round(study, number, count, prepare.output)
+        start, end = _add_round(study, number, count, prepare.study)
         previous >> start
         previous = end
     return [previous]
@@ -186,13 +243,13 @@ def _add_rolling(
     """Trials without a barrier: instance i is trial i, one more than can run waits in line."""
     trial = TrialOperator.partial(
         task_id="trial",
-        study=prepare.output,
+        study=prepare.study,
         map_index_template="{{ task.label }}",
         max_active_tis_per_dagrun=ceiling + 1,
-    ).expand(number=XComArg(prepare, key=NUMBERS))
+    ).expand(number=prepare.output)
     early_stop = EarlyStopSensor(
         task_id="early_stop",
-        study=prepare.output,
+        study=prepare.study,
         trial_task="trial",
         criterion=criterion,
         code=code,
@@ -201,9 +258,10 @@ def _add_rolling(
     return [trial, early_stop]
 
 
-def _document(study: StudyConfig) -> str:
+def _document(study: StudyConfig, problem: str | None) -> str:
     text = yaml.safe_dump(study.to_dict(), sort_keys=False)
-    return f"{study.description}\n\n```yaml\n{text}```\n"
+    warning = f"**The study file cannot be used now:** {problem}\n\n" if problem else ""
+    return f"{warning}{study.description}\n\n```yaml\n{text}```\n"
 
 
 _GENERIC_DOCUMENT = """Runs the study that its trigger config holds, rolling:

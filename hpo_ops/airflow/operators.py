@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from hpo_ops.airflow.connections import (
@@ -15,6 +15,7 @@ from hpo_ops.airflow.connections import (
     default_store,
     store_credentials,
 )
+from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store
 from hpo_ops.client import Score, StudyHandle, StudyRequest
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-NUMBERS = "numbers"
-"""XCom key of the trial numbers that a rolling study maps over."""
+HANDLE = "study"
+"""XCom key under which `prepare` hands the study on."""
 
 
 def best_asset(name: str) -> Asset:
@@ -41,17 +42,25 @@ def open_checkpoints(study: StudyHandle) -> Checkpoints:
 class PrepareOperator(BaseOperator):
     """Checks the study and its store, and enters the study in the ledger.
 
+    Returns the trial numbers that a rolling study maps over, and hands the study on beside them.
+
     Args:
         config: The study; None takes it from the trigger's ``study``.
+        problem: What is wrong with the study's file: nothing new is started from it.
     """
 
     ui_color = "#e8eaf6"
 
-    def __init__(self, *, config: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, config: Mapping[str, Any] | None, problem: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
+        self.problem = problem
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> list[int]:
+        if self.problem:
+            raise AirflowFailException(self.problem)
         try:
             config = self._study(context)
         except StudyError as error:
@@ -65,11 +74,16 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(
                 f"the store {study.store} cannot be read: {error}"
             ) from error
-        if config.flow is Flow.ROLLING:
-            numbers = list(range(config.mapped_trials))
-            context["ti"].xcom_push(key=NUMBERS, value=numbers)
+        RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
-        return study.to_dict()
+        context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
+        # What a task maps over must be another task's return value.
+        return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
+
+    @property
+    def study(self) -> XComArg:
+        """The study's handle, for the tasks after this one."""
+        return XComArg(self, key=HANDLE)
 
     def _study(self, context: Context) -> StudyConfig:
         source = f"the trigger of {self.dag_id}"
@@ -209,6 +223,7 @@ class FinalizeOperator(BaseOperator):
         self.result = result
 
     def execute(self, context: Context) -> None:
+        RunningStudies().forget(self.dag_id, context["run_id"])
         if not self.study:
             self.log.info("the study was never entered: there is nothing to close")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +137,14 @@ def dags_folder() -> Path:
     return Path(airflow_conf.get("core", "dags_folder"))
 
 
+@lru_cache(maxsize=1)
+def _study_schema() -> dict[str, Any]:
+    return StudyConfig.model_json_schema()
+
+
 def _schema_at(key: str) -> dict[str, Any]:
     """The JSON Schema of a dotted key, without references; null where a value may be missing."""
-    root = StudyConfig.model_json_schema()
+    root = _study_schema()
     schema: dict[str, Any] = root
     for part in key.split("."):
         schema = schema["properties"][part]

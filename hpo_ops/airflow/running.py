@@ -1,0 +1,46 @@
+"""The studies that run on this machine, so that their DAGs outlive a broken or deleted file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpo_ops.config import StudyConfig, StudyError, parse_study
+from hpo_ops.protocol import write_aside
+
+
+class RunningStudies:
+    """One small file for each study that runs: written by `prepare`, deleted by `finalize`."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        home = Path(os.environ.get("AIRFLOW_HOME", Path.home() / "airflow"))
+        self._folder = folder or home / "hpo" / "running"
+
+    def remember(self, dag_id: str, run_id: str, config: Mapping[str, Any]) -> None:
+        """A study starts."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        data = {"dag_id": dag_id, "run_id": run_id, "config": config}
+        write_aside(self._file(dag_id, run_id), json.dumps(data))
+
+    def forget(self, dag_id: str, run_id: str) -> None:
+        """A study has ended."""
+        self._file(dag_id, run_id).unlink(missing_ok=True)
+
+    def studies(self) -> dict[str, StudyConfig]:
+        """The studies that run, by their DAG."""
+        found: dict[str, StudyConfig] = {}
+        for file in sorted(self._folder.glob("*.json")):
+            try:
+                data = json.loads(file.read_text(encoding="utf-8"))
+                found[data["dag_id"]] = parse_study(data["config"], source=str(file))
+            except (OSError, ValueError, KeyError, StudyError):
+                continue  # ended meanwhile, or of another version
+        return found
+
+    def _file(self, dag_id: str, run_id: str) -> Path:
+        digest = hashlib.sha256(f"{dag_id}\n{run_id}".encode()).hexdigest()[:16]
+        return self._folder / f"{dag_id}-{digest}.json"
