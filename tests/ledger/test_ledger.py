@@ -341,16 +341,6 @@ def test_a_decision_that_is_repeated_is_kept_once(ledger: Ledger) -> None:
     assert kept == [(1, "continue", "good"), (3, "stop", "rank 9 of 9")]
 
 
-def test_ten_thousand_reports_at_once_are_kept(ledger: Ledger) -> None:
-    study_id = start(ledger).id
-    many = [Report(step=step, metrics={"accuracy": 0.1}) for step in range(1, 10_001)]
-    with ledger.study(study_id) as session:
-        session.add_trial()
-        session.add_reports(0, "s", many)
-        assert session.view.trials[0].step == 10_000
-    assert len(rows_of(ledger, reports, study_id)) == 10_000
-
-
 def test_a_study_that_is_removed_takes_everything_of_it_along(ledger: Ledger) -> None:
     kept, removed = start(ledger, "kept").id, start(ledger, "removed").id
     for study_id in (kept, removed):
