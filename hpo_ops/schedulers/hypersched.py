@@ -35,7 +35,8 @@ class HyperSched:
 
     Departures: the time of the furthest trial is its training time, without start-ups (as in the
     authors' code); at equality a trial is refused (as on the slides). Trials that were interrupted
-    go on whatever the time. Without a deadline this is plain ASHA.
+    go on whatever the time, and the best of all never pauses: it would be dropped with the rest.
+    Without a deadline this is plain ASHA.
 
     Example:
         >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
@@ -96,4 +97,9 @@ class HyperSched:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if study.goal.seconds_left(now) <= 0:
             return Decision(Action.STOP, "the deadline has passed")
-        return self.asha.on_report(study, trial, now)
+        decision = self.asha.on_report(study, trial, now)
+        if decision.action is not Action.PAUSE or study.best is not trial:
+            return decision
+        if study.goal.deadline_seconds is None:
+            return decision
+        return Decision(Action.CONTINUE, f"the best of all goes on ({decision.reason})")

@@ -98,3 +98,13 @@ def test_without_a_deadline_it_is_asha() -> None:
     plain.run(1000)
     other.run(1000)
     assert plain.decisions == other.decisions
+
+
+def test_the_best_of_all_does_not_pause_before_a_deadline() -> None:
+    for deadline, action in ((None, Action.PAUSE), (4000.0, Action.CONTINUE)):
+        study = Study(Goal(trials=20, deadline_seconds=deadline))
+        study.add()
+        study.start(0)
+        study.record(0, 1, 0.5, 20.0)
+        scheduler = HyperSched(max_steps=100, variant=Variant.PROMOTING)
+        assert scheduler.on_report(study, study.trials[0], 20.0).action is action
