@@ -108,10 +108,15 @@ class AshaPromoting:
 
 
 def interrupted_members(
-    study: Study, rungs: tuple[int, ...], free: int, until_step: UntilStep
+    study: Study,
+    rungs: tuple[int, ...],
+    free: int,
+    until_step: UntilStep,
+    accepts: Callable[[Study, Trial], bool] = lambda *_: True,
 ) -> list[Member]:
     """Places for trials that were interrupted between rungs, and for those that never ran."""
     index: RungIndex = rung_index(study, rungs)
-    trials = [*index.interrupted.values(), *study.in_state(TrialState.WAITING).values()]
+    trials = [trial for trial in index.interrupted.values() if accepts(study, trial)]
+    trials += study.in_state(TrialState.WAITING).values()
     trials.sort(key=by_priority)
     return [resume(trial, until_step(study, trial.step)) for trial in trials[:free]]

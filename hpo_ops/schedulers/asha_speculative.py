@@ -52,12 +52,9 @@ class AshaSpeculative:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        members = interrupted_members(study, self.rungs, free, self.until_step)
-        members = [
-            member
-            for member in members
-            if member.trial is None or self._shortfall(study, study.trials[member.trial]) is None
-        ]
+        members = interrupted_members(
+            study, self.rungs, free, self.until_step, self.is_above_every_cut
+        )
         for number in self._resumable(study):
             if len(members) == free:
                 break
@@ -80,6 +77,10 @@ class AshaSpeculative:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
+    def is_above_every_cut(self, study: Study, trial: Trial) -> bool:
+        """Whether the trial is not below the cut of any rung that it passed."""
+        return self._shortfall(study, trial) is None
+
     def _resumable(self, study: Study) -> Iterator[int]:
         index = rung_index(study, self.rungs)
         for rung in reversed(self.rungs):
@@ -92,9 +93,12 @@ class AshaSpeculative:
         """Which cut the trial is below, or None."""
         index = rung_index(study, self.rungs)
         arriving = crossed_rungs(trial, self.rungs)
+        step = trial.step
         for rung in self.rungs:
+            if rung > step or rung >= self.max_steps:
+                return None
             score = trial.score_at(rung)
-            if score is None or rung >= self.max_steps:
+            if score is None:
                 return None
             ranking = index.ranking(rung)
             own = score if rung in arriving else None

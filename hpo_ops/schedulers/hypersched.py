@@ -81,7 +81,9 @@ class HyperSched:
         rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
         members = tuple(
             member
-            for member in interrupted_members(study, rungs, free, lambda *_: self.max_steps)
+            for member in interrupted_members(
+                study, rungs, free, lambda *_: self.max_steps, self._was_interrupted
+            )
             if left > 0 and member.trial is not None and study.trials[member.trial].step
         )
         kept = {member.trial for member in members}
@@ -93,6 +95,11 @@ class HyperSched:
         )
         reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
         return TrialGroup(members, reason, dropped)
+
+    def _was_interrupted(self, study: Study, trial: Trial) -> bool:
+        """Whether a trial between two rungs lost its place, rather than was paused there."""
+        asha = self.asha
+        return not isinstance(asha, AshaSpeculative) or asha.is_above_every_cut(study, trial)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if study.goal.seconds_left(now) <= 0:

@@ -14,9 +14,10 @@ UntilStep = Callable[[int], int | None]
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
     """The first paused and waiting trials by label, then by number, at most so many."""
-    waiting: Iterable[Trial] = chain(
-        study.in_state(TrialState.PAUSED).values(), study.in_state(TrialState.WAITING).values()
-    )
+    paused, fresh = study.in_state(TrialState.PAUSED), study.in_state(TrialState.WAITING)
+    if not paused and not fresh:
+        return []
+    waiting: Iterable[Trial] = chain(paused.values(), fresh.values())
     return nsmallest(max(count, 0), waiting, key=by_priority)
 
 

@@ -110,3 +110,16 @@ def test_a_paused_trial_goes_on_when_it_is_above_every_cut_again(value: float) -
     fresh.move(0, TrialState.PAUSED)
     group = asha.next(fresh, 1, 0.0)
     assert [member.trial for member in group.members] == ([0] if value < 0.7 else [None])
+
+
+def test_trials_paused_in_retrospect_do_not_hide_one_that_was_interrupted() -> None:
+    study, asha = Study(Goal(trials=9)), AshaSpeculative(max_steps=64, eta=4)
+    for number, score in enumerate((0.1, 0.2, 0.3, 0.9, 0.8)):
+        study.add()
+        study.start(number)
+        study.record(number, 1, score)
+        study.record(number, 2, score)
+    for number in (0, 1, 3):
+        study.move(number, TrialState.PAUSED)
+    group = asha.next(study, 1, 0.0)
+    assert [member.trial for member in group.members] == [3]

@@ -108,3 +108,17 @@ def test_the_best_of_all_does_not_pause_before_a_deadline() -> None:
         study.record(0, 1, 0.5, 20.0)
         scheduler = HyperSched(max_steps=100, variant=Variant.PROMOTING)
         assert scheduler.on_report(study, study.trials[0], 20.0).action is action
+
+
+def test_what_was_paused_in_retrospect_is_dropped_once_refused() -> None:
+    study = Study(Goal(trials=20, deadline_seconds=1000.0))
+    for number, score in enumerate((0.1, 0.7, 0.8, 0.9)):
+        study.add()
+        study.start(number)
+        study.record(number, 1, score, 20.0)
+        study.record(number, 2, score, 20.0)
+    study.move(0, TrialState.PAUSED)
+    study.move(3, TrialState.PAUSED)
+    group = HyperSched(max_steps=100).next(study, 4, 990.0)
+    assert [member.trial for member in group.members] == [3]
+    assert group.dropped == (0,)
