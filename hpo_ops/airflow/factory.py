@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,8 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
         body,
         config=study.to_dict(),
         problem=problem,
+        finalizers=study.finalizers,
+        code=study.code,
         outlet=best_asset(study.name),
         params=form_of(study),
         # A failed trial is no failure of its study, but a failed round is.
@@ -154,6 +156,8 @@ def _frame(
     *,
     config: dict[str, Any] | None,
     problem: str | None = None,
+    finalizers: Sequence[str] = (),
+    code: str | None = None,
     outlet: Asset | AssetAlias,
     params: dict[str, Param],
     publish_rule: TriggerRule,
@@ -176,7 +180,13 @@ def _frame(
             outlet=outlet,
             trigger_rule=publish_rule,
         )
-        finalize = FinalizeOperator(task_id="finalize", study=prepare.study, result=publish.output)
+        finalize = FinalizeOperator(
+            task_id="finalize",
+            study=prepare.study,
+            result=publish.output,
+            finalizers=finalizers,
+            code=code,
+        )
         ends >> publish >> finalize.as_teardown()
     return dag
 

@@ -17,6 +17,7 @@ from hpo_ops.airflow.connections import (
 )
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
+from hpo_ops.airflow.user_code import load_function
 from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store
 from hpo_ops.client import Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
@@ -199,6 +200,7 @@ class PublishOperator(BaseOperator):
             "reason": progress.reason,
             "trials": progress.counts,
             "best": found,
+            "front": [trial.to_dict() for trial in gateway.front(study.id)],
         }
         checkpoints.write_result(json.dumps(result, indent=2))
         events = context["outlet_events"][self.outlet]
@@ -217,10 +219,20 @@ class FinalizeOperator(BaseOperator):
     ui_color = "#eceff1"
     template_fields = ("study", "result")
 
-    def __init__(self, *, study: Any, result: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        study: Any,
+        result: Any,
+        finalizers: Sequence[str] = (),
+        code: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.result = result
+        self.finalizers = finalizers
+        self.code = code
 
     def execute(self, context: Context) -> None:
         RunningStudies().forget(self.dag_id, context["run_id"])
@@ -229,7 +241,17 @@ class FinalizeOperator(BaseOperator):
             return
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
+        self._run_finalizers()
         gateway.end_study(study.id, self.result or {})
         keep = gateway.kept_checkpoints(study.id)
         deleted = open_checkpoints(study).collect(keep)
         self.log.info("%d checkpoints kept, %d deleted", len(keep), len(deleted))
+
+    def _run_finalizers(self) -> None:
+        """Calls the user's functions; one that fails is logged and keeps none of the others."""
+        for name in self.finalizers:
+            try:
+                load_function("finalizers", name, self.code)(self.result or {})
+                self.log.info("finalizer %s is done", name)
+            except Exception:
+                self.log.exception("finalizer %s failed", name)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.triggers import TurnTrigger
+from hpo_ops.airflow.user_code import load_function
 from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-Criterion = Callable[[list[dict[str, Any]]], str | bool | None]
-"""A user's reason to stop: the trials so far in; a reason, or whether to stop, out."""
 
 
 class EarlyStopSensor(BaseSensorOperator):
@@ -91,25 +87,11 @@ class EarlyStopSensor(BaseSensorOperator):
             raise DownstreamTasksSkipped(tasks=skipped)
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
-        """What the user's own criterion says."""
+        """What the user's own criterion says: a reason, or whether to stop."""
         if self.criterion is None:
             return None
         trials = [trial.to_dict() for trial in gateway.trials(study.id)]
-        answer = load_criterion(self.criterion, self.code)(trials)
+        answer = load_function("stop.when", self.criterion, self.code)(trials)
         if isinstance(answer, str) and answer:
             return answer
         return f"{self.criterion} says so" if answer else None
-
-
-def load_criterion(name: str, code: str | None) -> Criterion:
-    """A user's function ``module:function``, from their code folder."""
-    module, _, function = name.partition(":")
-    if code is not None and code not in sys.path:
-        sys.path.insert(0, code)
-    try:
-        found: Criterion = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise AirflowFailException(
-            f"stop.when is {name!r}, but cannot be loaded: {error}"
-        ) from error
-    return found

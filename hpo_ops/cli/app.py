@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 
 from hpo_ops import __version__
@@ -84,10 +85,14 @@ def validate(
 
 
 @app.command(
-    epilog="Examples: hpo run dags/studies/digits.yaml · hpo run digits --quiet --no-follow"
+    epilog="Examples: hpo run dags/studies/digits.yaml · hpo run digits -c trials=32 --quiet"
 )
 def run(
     study: Annotated[str, typer.Argument(help="Study file in dags/studies/, or a study's name.")],
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", "-c", help="Change a key for this run: key=value; repeatable."),
+    ] = None,
     is_followed: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Show progress until the study ends.")
     ] = True,
@@ -100,7 +105,7 @@ def run(
     name = _study_name(study)
     session = connect()
     session.airflow.wait_for_dag(name, seconds=DAG_SECONDS)
-    run_id = session.airflow.trigger(name, {})
+    run_id = session.airflow.trigger(name, parse_changes(conf or []))
     if is_quiet:
         print(run_id)
     elif not as_json:
@@ -215,6 +220,64 @@ def stop(
         raise CommandError(f"{study} does not run: it is {progress.state} ({progress.reason})")
     session.gateway.stop(progress.id, reason)
     out.print(f"{study} stops; follow it with: hpo status {study}")
+
+
+@app.command(epilog='Example: hpo pause digits --reason "the GPUs are needed elsewhere"')
+def pause(
+    study: StudyName,
+    run_id: Run = None,
+    reason: Annotated[str, typer.Option(help="Why; it is kept with the study.")] = "",
+) -> None:
+    """Holds a study: what runs saves and leaves, and goes on after `hpo resume`."""
+    session = connect()
+    progress = session.study(study, run_id)
+    if progress.state != "running":
+        raise CommandError(f"{study} does not run: it is {progress.state} ({progress.reason})")
+    session.gateway.pause(progress.id, reason)
+    out.print(f"{study} pauses; let it go on with: hpo resume {study}")
+
+
+@app.command(epilog="Example: hpo resume digits")
+def resume(study: StudyName, run_id: Run = None) -> None:
+    """Lets a paused study go on from its checkpoints."""
+    session = connect()
+    progress = session.study(study, run_id)
+    if progress.state != "paused":
+        raise CommandError(f"{study} is not paused: it is {progress.state}")
+    session.gateway.resume(progress.id)
+    out.print(f"{study} goes on")
+
+
+@app.command("set", epilog="Example: hpo set digits parallelism=4 budget.wall=2h")
+def set_(
+    study: StudyName,
+    changes: Annotated[list[str], typer.Argument(help="Dotted keys and values: key=value.")],
+    run_id: Run = None,
+    as_json: Json = False,
+) -> None:
+    """Changes a running study: trials, parallelism, budget.wall, stop.patience, and so on."""
+    session = connect()
+    progress = session.study(study, run_id)
+    try:
+        in_force = session.gateway.change(progress.id, parse_changes(changes))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        _print_json(in_force)
+        return
+    for key, value in in_force.items():
+        out.print(f"{key}: {value}", soft_wrap=True)
+
+
+def parse_changes(words: list[str]) -> dict[str, object]:
+    """``["parallelism=4"]`` as ``{"parallelism": 4}``; values are read as YAML."""
+    changes: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise CommandError(f"{word!r} is not of the form key=value")
+        changes[key] = yaml.safe_load(value)
+    return changes
 
 
 @app.command(epilog="Example: hpo up --port 8090")

@@ -173,6 +173,10 @@ class GatewayClient:
         answer = self.request("GET", f"/studies/{study_id}/best")
         return Best.from_dict(answer) if answer else None
 
+    def front(self, study_id: int) -> list[TrialSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/front")
+        return [TrialSummary.from_dict(item) for item in answer]
+
     def kept_checkpoints(self, study_id: int) -> set[tuple[int, int]]:
         answer = self.request("GET", f"/studies/{study_id}/checkpoints/kept")
         return {(trial, step) for trial, step in answer}

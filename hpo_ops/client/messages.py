@@ -196,3 +196,4 @@ class TrialSummary(Message):
     segments: int
     seconds: float | None
     metrics: Metrics = field(default_factory=dict)
+    is_feasible: bool = True

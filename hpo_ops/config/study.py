@@ -14,7 +14,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     field_serializer,
     field_validator,
     model_validator,
@@ -24,8 +26,9 @@ from hpo_ops.config.errors import StudyError, explain
 from hpo_ops.config.space import SpaceField, dump_parameter
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction, Goal, Scheduler
+from hpo_ops.core.constraints import Constraint
 from hpo_ops.core.space import Space
-from hpo_ops.samplers import check_sampler
+from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler
 from hpo_ops.schedulers import create_scheduler
 
 MAX_TRIALS = 100_000
@@ -62,6 +65,15 @@ class Model(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+
+FunctionName = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+ConstraintField = Annotated[
+    Constraint,
+    BeforeValidator(lambda text: Constraint(text) if isinstance(text, str) else text),
+    PlainSerializer(lambda constraint: constraint.text),
+    WithJsonSchema({"type": "string"}),
+]
 
 
 class Metric(Model):
@@ -109,7 +121,7 @@ class Stop(Model):
     """Trials in a row without a better value."""
     failures: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Largest share of failed trials; looked at from the fifth finished trial on."""
-    when: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    when: FunctionName | None = None
     """Your own criterion, module:function in the code folder, which gets all trials so far."""
 
 
@@ -142,12 +154,17 @@ class StudyConfig(Model):
     """Folder with the training code, relative to the study file."""
     command: Annotated[str, Field(min_length=1)]
     """Command that trains one trial, run in the code folder."""
-    metric: Metric
+    metric: Metric | None = None
+    """The one metric that the study is about; or metrics, where there are several."""
+    metrics: tuple[Metric, ...] = ()
+    """Several metrics: the study looks for the Pareto front."""
     space: SpaceField
+    constraints: tuple[ConstraintField, ...] = ()
+    """Inequalities between parameters and metrics, such as width * depth <= 512."""
     sampler: PolicyField = Policy(name="tpe")
-    """Who proposes: tpe, random, or an Optuna sampler as module:Class."""
+    """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
     scheduler: PolicyField = Policy(name="default")
-    """Who runs and how long: default, asha, or module:Class."""
+    """Who runs and how long: a short name such as asha, or module:Class."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 2
@@ -165,6 +182,8 @@ class StudyConfig(Model):
     runner: Literal["local"] = "local"
     """Where trials run: as processes of the Airflow worker."""
     checkpoints: Checkpoints = Checkpoints()
+    finalizers: tuple[FunctionName, ...] = ()
+    """Your functions, module:function in the code folder, which get the result at the end."""
     grace: Duration = 30.0
     """Time that a trial gets to save when it is paused or stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -197,7 +216,44 @@ class StudyConfig(Model):
     @model_validator(mode="after")
     def _check_policies(self) -> Self:
         self.create_scheduler()
-        check_sampler(self.sampler.name, self.sampler.options)
+        check_sampler(self.sampler.name, self.sampler.options, self.space)
+        return self
+
+    @model_validator(mode="after")
+    def _check_metrics(self) -> Self:
+        if (self.metric is None) == (not self.metrics):
+            raise ValueError("metric is missing, but is required (or metrics, but not both)")
+        names = [metric.name for metric in self.objectives]
+        if len(set(names)) < len(names):
+            raise ValueError(f"metrics has the names {names}, but each must be there once")
+        if len(names) > 1:
+            if self.scheduler.name != "default":
+                raise ValueError(
+                    f"scheduler is {self.scheduler.name!r}, but must be 'default' with several "
+                    "metrics, since others judge by one number"
+                )
+            if self.sampler.name in SAMPLERS and self.sampler.name not in MULTI_OBJECTIVE:
+                raise ValueError(
+                    f"sampler is {self.sampler.name!r}, but must be one of "
+                    f"{', '.join(sorted(MULTI_OBJECTIVE))} with several metrics"
+                )
+            if any(metric.target is not None for metric in self.objectives):
+                raise ValueError("metrics has a target, but several metrics stop by stop.when")
+        return self
+
+    @model_validator(mode="after")
+    def _check_space(self) -> Self:
+        known = {*self.space, *(metric.name for metric in self.objectives)}
+        for constraint in self.constraints:
+            if unknown := constraint.names - known:
+                raise ValueError(
+                    f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is no "
+                    f"parameter or metric (there are {', '.join(sorted(known))})"
+                )
+        if self.sampler.name == "grid" and self.trials > self.space.grid_size():
+            raise ValueError(
+                f"trials is {self.trials}, but the grid has {self.space.grid_size()} points"
+            )
         return self
 
     @model_validator(mode="after")
@@ -227,12 +283,22 @@ class StudyConfig(Model):
     def goal(self) -> Goal:
         """What policies may know of the study."""
         return Goal(
-            direction=self.metric.direction,
+            direction=self.objective.direction,
             trials=self.trials,
-            target=self.metric.target,
+            target=self.objective.target,
             deadline_seconds=self.budget.wall,
             at_barrier=self.reproducible,
         )
+
+    @property
+    def objectives(self) -> tuple[Metric, ...]:
+        """The metrics that the study is about, one or more."""
+        return self.metrics if self.metric is None else (self.metric,)
+
+    @property
+    def objective(self) -> Metric:
+        """The first metric: what schedulers look at, and the order of trials."""
+        return self.objectives[0]
 
     @property
     def mapped_trials(self) -> int:
@@ -266,7 +332,10 @@ class StudyConfig(Model):
             raise StudyError(source, problems)
         for key, value in changes.items():
             parent, _, name = key.rpartition(".")
-            (data[parent] if parent else data)[name] = value
+            place = data[parent] if parent else data
+            if place is None:
+                raise StudyError(source, [f"{key} cannot be changed: the study has no {parent}"])
+            place[name] = value
         data["max_parallelism"] = self.ceiling
         if is_running and self.flow is Flow.ROLLING:
             data["max_trials"] = self.mapped_trials
@@ -279,7 +348,7 @@ class StudyConfig(Model):
         """The value at a dotted key, as plain data."""
         value: Any = self.to_dict()
         for part in key.split("."):
-            value = value[part]
+            value = None if value is None else value[part]
         return value
 
     def changeable(self) -> dict[str, Any]:

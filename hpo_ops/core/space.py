@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -96,12 +97,38 @@ class Space(Mapping[str, Parameter]):
     def __len__(self) -> int:
         return len(self._parameters)
 
+    def grid(self) -> dict[str, list[ParamValue]]:
+        """Every value of each parameter.
+
+        Raises:
+            ValueError: A parameter has no list of values, or exists only sometimes.
+        """
+        return {name: _grid_values(name, parameter) for name, parameter in self.items()}
+
+    def grid_size(self) -> int:
+        """Points of the grid."""
+        return math.prod(len(values) for values in self.grid().values())
+
     def exists(self, name: str, params: Mapping[str, ParamValue]) -> bool:
         """Whether a parameter is part of a configuration, given those before it."""
         return all(
             other in params and params[other] in values
             for other, values in self._parameters[name].when.items()
         )
+
+
+def _grid_values(name: str, parameter: Parameter) -> list[ParamValue]:
+    if parameter.when:
+        raise ValueError(f"space.{name}.when is there, but a grid takes no conditions")
+    match parameter:
+        case Categorical():
+            return list(parameter.choices)
+        case Int(log=False):
+            return list(range(parameter.low, parameter.high + 1, parameter.step))
+        case Float(step=float() | int() as step):
+            count = int((parameter.high - parameter.low) / step + 1e-9) + 1
+            return [parameter.low + index * step for index in range(count)]
+    raise ValueError(f"space.{name} has no step, but a grid needs one, or choices")
 
 
 def _check_range(low: float, high: float, *, log: bool, step: float | None) -> None:

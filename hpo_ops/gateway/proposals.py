@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from hpo_ops.core import TrialState
+from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.schema import trials
 from hpo_ops.samplers.search import Search, open_storage
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
+    from sqlalchemy import Row
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Proposals:
                 params = search.ask(number)
                 with self.ledger.study(study_id) as session:
                     session.propose(number, params)
+                    rules.refuse_if_impossible(session, number)
 
     def tell(self, study_id: int) -> None:
         """Tells Optuna of every finished trial that it has not heard of, by number."""
@@ -71,9 +74,12 @@ class Proposals:
             curve = session.curve(number)
         if row.params is not None:
             state = TrialState(row.state)
-            if state is TrialState.COMPLETED and row.value is None:
+            values = _values(record, row)
+            if state is TrialState.COMPLETED and values is None:
                 state = TrialState.FAILED
-            self.search(record).tell(number, state, value=row.value, curve=curve)
+            self.search(record).tell(
+                number, state, values=values, curve=curve, violations=row.violations or ()
+            )
         with self.ledger.study(study_id) as session:
             session.update_trial(number, told=True)
 
@@ -84,8 +90,19 @@ class Proposals:
             storage=self._storage,
             name=record.key,
             space=config.space,
-            direction=config.metric.direction,
+            directions=[metric.direction for metric in config.objectives],
             sampler=config.sampler.name,
             options=config.sampler.options,
             seed=config.seed,
+            has_constraints=bool(config.constraints),
         )
+
+
+def _values(record: StudyRecord, row: Row[Any]) -> list[float] | None:
+    """A trial's values: the best of one metric, the last of several (they belong together)."""
+    if row.value is None:
+        return None
+    objectives = record.config.objectives
+    if len(objectives) == 1:
+        return [row.value]
+    return [row.metrics[metric.name] for metric in objectives]

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import and_, case, exists, func, not_, select
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    and_,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+)
 
 from hpo_ops.client import Best, Progress, TrialSummary
 from hpo_ops.core import Direction, TrialState
+from hpo_ops.core.pareto import pareto_front
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.schema import (
     checkpoints,
@@ -49,8 +62,8 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         dag_id=record.dag_id,
         state=record.state,
         reason=record.reason,
-        metric=record.config.metric.name,
-        direction=record.config.metric.direction.value,
+        metric=record.config.objective.name,
+        direction=record.config.objective.direction.value,
         trials=record.config.trials,
         mapped_trials=record.config.mapped_trials,
         counts=counts,
@@ -61,12 +74,12 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
 
 def best(ledger: Ledger, record: StudyRecord) -> Best | None:
     """The trial with the best value, and the best of its checkpoints."""
-    maximize = record.config.metric.direction is Direction.MAXIMIZE
+    maximize = record.config.objective.direction is Direction.MAXIMIZE
     with ledger.engine.connect() as connection:
         order = trials.c.value.desc() if maximize else trials.c.value.asc()
         row = connection.execute(
             select(trials)
-            .where(trials.c.study_id == record.id, trials.c.value.is_not(None))
+            .where(trials.c.study_id == record.id, trials.c.value.is_not(None), _is_feasible())
             .order_by(order, trials.c.number)
             .limit(1)
         ).one_or_none()
@@ -99,9 +112,38 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
     )
 
 
+def _is_feasible() -> ColumnElement[bool]:
+    """No constraint is violated, as far as is known."""
+    worst = func.coalesce(
+        select(func.max(cast(column("value"), Double)))
+        .select_from(func.json_array_elements_text(trials.c.violations).table_valued("value"))
+        .scalar_subquery(),
+        0.0,
+    )
+    return or_(trials.c.violations.is_(None), worst <= 0.0)
+
+
+def front(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
+    """The Pareto front of a study with several metrics; the best trial where there is one."""
+    objectives = record.config.objectives
+    known = [
+        trial
+        for trial in trial_summaries(ledger, record)
+        if trial.state is TrialState.COMPLETED and trial.is_feasible and trial.value is not None
+    ]
+    scores = {
+        trial.trial: [
+            metric.direction.to_score(trial.metrics[metric.name]) for metric in objectives
+        ]
+        for trial in known
+    }
+    best_of_all = set(pareto_front(scores))
+    return [trial for trial in known if trial.trial in best_of_all]
+
+
 def kept_checkpoints(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int]]:
     """The best checkpoint of each of the best trials, and the newest of each unfinished one."""
-    maximize = record.config.metric.direction is Direction.MAXIMIZE
+    maximize = record.config.objective.direction is Direction.MAXIMIZE
     best_first = reports.c.value.desc() if maximize else reports.c.value.asc()
     saved = (
         select(checkpoints.c.trial, checkpoints.c.step, reports.c.value, trials.c.state)
@@ -168,6 +210,8 @@ def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
             params=row.params or {},
             segments=row.segments or 0,
             seconds=None if row.seconds is None else float(row.seconds),
+            metrics=row.metrics or {},
+            is_feasible=all(value <= 0 for value in row.violations or ()),
         )
         for row in rows
     ]

@@ -171,6 +171,12 @@ def best(record: Readable, studies: Service) -> Best | None:
     return reading.best(studies.ledger, record)
 
 
+@people.get("/studies/{study_id}/front")
+def front(record: Readable, studies: Service) -> list[TrialSummary]:
+    """The Pareto front of a study with several metrics."""
+    return reading.front(studies.ledger, record)
+
+
 @people.get("/studies/{study_id}/checkpoints/kept")
 def kept_checkpoints(record: Readable, studies: Service) -> list[tuple[int, int]]:
     """The checkpoints (trial, step) that stay: of the best trials, and of those that go on."""

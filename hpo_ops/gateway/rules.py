@@ -85,6 +85,7 @@ def take_reports(
             step=trial.step,
             best_step=trial.best_step,
             value=session.view.goal.direction.to_value(trial.best_score),
+            metrics=new[-1].metrics,
         )
 
 
@@ -156,6 +157,27 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
         preemptions=earlier + (result.outcome is Outcome.PREEMPTED),
     )
     logger.info("trial %d %s: %s", number, settlement.state, settlement.reason)
+    _check_constraints(session, number)
     if not config.reproducible:
         stop_if_due(session)
     return session.trials([number])[number]
+
+
+def _check_constraints(session: StudySession, number: int) -> None:
+    """Keeps by how much a trial violates each constraint, once all of its numbers are there."""
+    row = session.trials([number])[number]
+    values = {**(row.params or {}), **(row.metrics or {})}
+    found = [item.violation(values) for item in session.record.config.constraints]
+    if found and None not in found:
+        session.update_trial(number, violations=found)
+
+
+def refuse_if_impossible(session: StudySession, number: int) -> None:
+    """Prunes a trial whose parameters alone violate a constraint, before it runs."""
+    row = session.trials([number])[number]
+    for constraint in session.record.config.constraints:
+        violation = constraint.violation(row.params or {})
+        if violation is not None and violation > 0:
+            session.move_trial(number, TrialState.PRUNED, f"violates {constraint.text}")
+            session.update_trial(number, violations=[violation])
+            return

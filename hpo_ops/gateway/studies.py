@@ -143,6 +143,8 @@ class Studies:
         self.proposals.propose(study_id, [number])
         with self.ledger.study(study_id) as session:
             row = session.trials([number])[number]
+            if TrialState(row.state).is_finished:
+                return _done(row)
             if TrialState(row.state) is not TrialState.RUNNING or session.record.is_over:
                 return Turn(kind=TurnKind.WAIT, reason="the study has changed meanwhile")
             return self._begin(session, row, key)
@@ -195,7 +197,9 @@ class Studies:
             at_most=config.parallelism,
         )
         if refusal:
+            leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
             return Turn(kind=TurnKind.WAIT, reason=refusal)
+        session.update_trial(row.number, asked_at=None)
         from_step = session.view.trials[row.number].checkpoint_step
         session.start_segment(
             segment_id,
@@ -214,7 +218,7 @@ class Studies:
             trial=row.number,
             segment=segment_id,
             params=row.params,
-            metrics=[config.metric.name],
+            metrics=[metric.name for metric in config.objectives],
             from_step=from_step,
             until_step=row.until_step,
             seed=row.seed,
@@ -267,6 +271,8 @@ class Studies:
         numbers = sorted(
             item.trial for item in waiting if item.trial is not None and item.trial in running
         )
+        if numbers:
+            leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
             for number in numbers[: int(free)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.ledger.schema import leases, pools
+from hpo_ops.ledger.schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
 """How long a lease lasts when nobody renews it."""
@@ -56,6 +57,8 @@ def take(
     held, mine = _held(connection, pool, study_id)
     if mine >= at_most:
         return f"{mine} of {at_most} trials of the study run"
+    if other := _needier(connection, pool, study_id, mine):
+        return f"study {other} waits for the pool {pool} and has less of it"
     if held + amount > capacity + 1e-9:
         return f"{held:g} of {capacity:g} in the pool {pool} are taken"
     connection.execute(
@@ -78,6 +81,40 @@ def free(connection: Connection, *, pool: str, study_id: int, at_most: int) -> f
     ).scalar_one_or_none()
     held, mine = _held(connection, pool, study_id)
     return max(min((capacity or 0.0) - held, at_most - mine), 0.0)
+
+
+WAITING_TIME = timedelta(seconds=15)
+"""How long a trial that asked for a place counts as waiting for it."""
+
+
+def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str | None:
+    """The name of another study that waits for the pool and holds less of it, if there is one."""
+    holds = (
+        select(func.count())
+        .where(leases.c.study_id == trials.c.study_id, leases.c.pool == pool)
+        .scalar_subquery()
+    )
+    return connection.execute(
+        select(studies.c.name)
+        .join(trials, trials.c.study_id == studies.c.id)
+        .where(
+            studies.c.state == "running",
+            studies.c.id != study_id,
+            studies.c.config["runner"].astext == pool,
+            trials.c.asked_at > func.now() - WAITING_TIME,
+            holds < mine,
+        )
+        .limit(1)
+    ).scalar_one_or_none()
+
+
+def ask(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> None:
+    """Says that trials wait for a place, so that others leave them their share."""
+    connection.execute(
+        update(trials)
+        .where(trials.c.study_id == study_id, trials.c.number.in_(numbers))
+        .values(asked_at=func.now())
+    )
 
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:

@@ -276,7 +276,7 @@ class StudySession:
         """Keeps reports; a step that is there already stays as it was."""
         if not new:
             return
-        metric = self.record.config.metric.name
+        metric = self.record.config.objective.name
         self.connection.execute(
             upsert(schema.reports).on_conflict_do_nothing(),
             [

@@ -12,7 +12,7 @@ import optuna
 from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.registry import create_sampler
+from hpo_ops.samplers.registry import CONSTRAINTS, ONE_SEQUENCE, create_sampler
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -47,10 +47,11 @@ class Search:
     storage: BaseStorage
     name: str
     space: Space
-    direction: Direction
+    directions: Sequence[Direction]
     sampler: str
     options: Mapping[str, Any]
     seed: int
+    has_constraints: bool = False
 
     def ask(self, number: int) -> dict[str, ParamValue]:
         """Parameters of trial ``number``."""
@@ -72,17 +73,33 @@ class Search:
         number: int,
         state: TrialState,
         *,
-        value: float | None,
+        values: Sequence[float] | None,
         curve: Sequence[tuple[int, float]] = (),
+        violations: Sequence[float] = (),
     ) -> None:
-        """Tells how a trial ended; a trial that was told already is left as it is."""
+        """Tells how a trial ended; a trial that was told already is left as it is.
+
+        Args:
+            number: The trial.
+            state: How it ended.
+            values: A value for each metric; None where there is none.
+            curve: Its reports (step, value); of use with one metric only.
+            violations: By how much it violates each constraint.
+        """
         trial_id = self._trial_id(number)
         if self.storage.get_trial(trial_id).state.is_finished():
             return
-        for step, seen in _thinned(curve):
+        for step, seen in _thinned(curve) if len(self.directions) == 1 else ():
             self.storage.set_trial_intermediate_value(trial_id, step, seen)
-        values = [value] if state is TrialState.COMPLETED and value is not None else None
-        self._study(number).tell(number, values, _STATES[state], skip_if_finished=True)
+        if violations:
+            self.storage.set_trial_user_attr(trial_id, CONSTRAINTS, list(violations))
+        told = values if state is TrialState.COMPLETED else None
+        try:
+            self._study(number).tell(number, told, _STATES[state], skip_if_finished=True)
+        except RuntimeError as error:
+            # Samplers that have tried everything ask a loop to stop that is not there.
+            if "Study.stop" not in str(error):
+                raise
 
     def _trial_id(self, number: int) -> int:
         study_id = self.storage.get_study_id_from_name(self.name)
@@ -90,8 +107,13 @@ class Search:
 
     def _study(self, number: int) -> optuna.Study:
         """The study with a sampler whose draws depend on the study's seed and the trial alone."""
+        path = ("ask",) if self.sampler in ONE_SEQUENCE else ("ask", number)
         sampler = create_sampler(
-            self.sampler, self.options, seed=derive_seed(self.seed, "ask", number)
+            self.sampler,
+            self.options,
+            seed=derive_seed(self.seed, *path),
+            space=self.space,
+            has_constraints=self.has_constraints,
         )
         try:
             return optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler)
@@ -100,7 +122,7 @@ class Search:
                 study_name=self.name,
                 storage=self.storage,
                 sampler=sampler,
-                direction=self.direction.value,
+                directions=[direction.value for direction in self.directions],
                 load_if_exists=True,
             )
 

@@ -215,7 +215,10 @@ def upgrade() -> None:
         sa.Column("step", sa.Integer(), server_default="0", nullable=False),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("best_step", sa.Integer(), nullable=True),
+        sa.Column("metrics", sa.JSON(), nullable=True),
+        sa.Column("violations", sa.JSON(), nullable=True),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("told", sa.Boolean(), server_default="false", nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(

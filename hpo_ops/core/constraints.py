@@ -1,0 +1,108 @@
+"""Constraints: inequalities between parameters and metrics, such as ``latency <= 2 * width``."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.USub: operator.neg,
+}
+_FUNCTIONS: dict[str, Callable[..., float]] = {"abs": abs, "min": min, "max": max, "log": math.log}
+MAX_LENGTH = 200
+UNDEFINED = 1e300
+"""Violation of an inequality whose sides cannot be computed, such as a division by zero."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """An inequality ``left <= right`` or ``left >= right`` of arithmetic on names and numbers.
+
+    >>> Constraint("width * depth <= 512").violation({"width": 64, "depth": 10})
+    128
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        _ = self.names  # refuses what cannot be read
+
+    @cached_property
+    def _sides(self) -> tuple[ast.expr, ast.expr]:
+        """Left and right such that the left must not be greater."""
+        try:
+            tree = ast.parse(self.text[:MAX_LENGTH], mode="eval").body
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise ValueError(f"is {self.text!r}, but must be like width * depth <= 512") from error
+        match tree:
+            case ast.Compare(left=left, ops=[ast.LtE()], comparators=[right]):
+                return left, right
+            case ast.Compare(left=left, ops=[ast.GtE()], comparators=[right]):
+                return right, left
+        raise ValueError(f"is {self.text!r}, but must have one <= or >=")
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The parameters and metrics that it speaks of."""
+        found: set[str] = set()
+        for side in self._sides:
+            _check(side, self.text, found)
+        return frozenset(found)
+
+    def violation(self, values: Mapping[str, object]) -> float | None:
+        """By how much it is violated (0 or less is fine); None where a name has no number."""
+        numbers: dict[str, float] = {}
+        for name in self.names:
+            value = values.get(name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                return None
+            numbers[name] = value
+        left, right = self._sides
+        try:
+            return _evaluate(left, numbers) - _evaluate(right, numbers)
+        except (ArithmeticError, ValueError):
+            return UNDEFINED
+
+
+def _check(node: ast.AST, text: str, names: set[str]) -> None:
+    match node:
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _check(left, text, names)
+            _check(right, text, names)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            _check(operand, text, names)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            for arg in args:
+                _check(arg, text, names)
+        case ast.Name(id=name):
+            names.add(name)
+        case ast.Constant(value=value) if type(value) in (int, float):
+            pass
+        case _:
+            raise ValueError(
+                f"is {text!r}, but may only have names, numbers, + - * /, "
+                f"{', '.join(_FUNCTIONS)}, and one <= or >="
+            )
+
+
+def _evaluate(node: ast.AST, numbers: Mapping[str, float]) -> float:
+    match node:
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_evaluate(left, numbers), _evaluate(right, numbers))
+        case ast.UnaryOp(op=op, operand=operand):
+            return _OPERATORS[type(op)](_evaluate(operand, numbers))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*(_evaluate(arg, numbers) for arg in args))
+        case ast.Name(id=name):
+            return numbers[name]
+        case ast.Constant(value=value):
+            return float(value) if isinstance(value, float) else int(value)  # type: ignore[arg-type]
+    raise ValueError("not arithmetic")
