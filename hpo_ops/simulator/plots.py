@@ -90,6 +90,17 @@ def draw_times(times: Times, path: Path) -> None:
     _save(figure, path)
 
 
+def draw_sensitivity(lines: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> None:
+    """Draws the mean seconds to the target over the number of units, a line for each policy."""
+    figure, axes = _figure()
+    for name, points in lines.items():
+        units, seconds = zip(*points, strict=True)
+        axes.plot(units, [second / HOUR for second in seconds], marker="o", label=name)
+    axes.set(xlabel="units", ylabel="hours to the target")
+    axes.legend()
+    _save(figure, path)
+
+
 def _units_at(replay: Replay, time: float) -> int:
     units = 0
     for start, count in replay.capacity:

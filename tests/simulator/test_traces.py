@@ -26,6 +26,7 @@ from hpo_ops.simulator import (
 )
 from hpo_ops.simulator.plots import (
     draw_allocation,
+    draw_sensitivity,
     draw_times,
     draw_utilization,
     times_of,
@@ -121,6 +122,7 @@ def test_plots_are_written(tmp_path: Path) -> None:
     for name, draw in {
         "use.png": lambda path: draw_utilization({"default": utilization_of(replay)}, path),
         "who.png": lambda path: draw_allocation(replay, path),
+        "units.png": lambda path: draw_sensitivity({"default": [(2, 9.0), (4, 5.0)]}, path),
         "times.png": lambda path: draw_times(times_of(outcomes), path),
     }.items():
         draw(tmp_path / name)
