@@ -16,8 +16,6 @@ from hpo_ops.curves.forecast import QuantileForecast, future_steps
 Array = NDArray[np.float64]
 MAX_POINTS = 200
 NOISES = 10
-FEW = 5
-"""Points below which the range of scores says little about what is still to come."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,7 @@ class ProjectedEnsemble:
     later points count more. This costs milliseconds where sampling all parameters costs seconds.
 
     Priors, in units of the range of the observed scores: the last score is normal around ``gain``
-    above the newest one, with ``spread``, more where there are few points; the first is normal
-    around the first observed with 1.
+    above the newest one, with ``spread``; the first is normal around the first observed with 1.
     What no family can express is added as noise that grows with the way to go: ``doubt`` of the
     predicted change, and ``drift`` of the range times the root of the logarithm of the steps'
     ratio; the drift is ``skew`` more upwards and as much less downwards, since curves creep up
@@ -188,7 +185,7 @@ class ProjectedEnsemble:
         gone = 1 - to_go
         noises = np.geomspace(2e-3, 0.5, NOISES)
         precision = 1 / noises**2
-        prior_last = 1 / (self.spread * (1 + FEW / count)) ** 2
+        prior_last = 1 / self.spread**2
         p_last = np.outer((weights * gone * gone).sum(axis=1), precision) + prior_last
         p_cross = np.outer((weights * gone * to_go).sum(axis=1), precision)
         p_first = np.outer((weights * to_go * to_go).sum(axis=1), precision) + 1.0

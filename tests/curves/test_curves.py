@@ -82,7 +82,7 @@ def rising(seed: int = 0, count: int = 30) -> list[Observation]:
     return curve(list(0.8 - 0.7 * np.exp(-0.1 * steps) + random.normal(0, 0.005, count)))
 
 
-PREDICTORS = [ProjectedEnsemble(), McmcEnsemble()]
+PREDICTORS = [ProjectedEnsemble(), McmcEnsemble(steps=300, burn_in=200)]
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS, ids=["projected", "mcmc"])
