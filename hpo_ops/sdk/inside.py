@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -15,7 +14,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from hpo_ops.protocol import (
-    MARKER,
     Action,
     Assignment,
     Outcome,
@@ -26,6 +24,7 @@ from hpo_ops.protocol import (
     read_control,
     write_aside,
 )
+from hpo_ops.sdk.epochs import save_epoch
 
 OUTCOMES = {
     Action.PAUSE: Outcome.PAUSED,
@@ -43,6 +42,7 @@ class Inside:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self.checkpoints = workspace.checkpoints
         self.assignment = _read_assignment(workspace)
         steps = [step for step in workspace.complete_steps() if step <= self.assignment.from_step]
         self.restored = workspace.checkpoint(steps[-1]) if steps else None
@@ -69,18 +69,8 @@ class Inside:
 
     @contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
-        folder = self._workspace.checkpoint(step)
-        aside = folder.with_name(f".{step}.{os.getpid()}")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        try:
-            yield aside
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-        (aside / MARKER).touch()
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.rename(folder)
+        with save_epoch(self.checkpoints, step) as folder:
+            yield folder
         self._saved = step
 
     def is_saved(self, step: int) -> bool:

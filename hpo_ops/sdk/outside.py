@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from hpo_ops.protocol import Assignment, Outcome, Report
@@ -40,6 +41,11 @@ class Outside:
         values = "  ".join(f"{name} {value:g}" for name, value in metrics.items())
         sys.stdout.write(f"step {step}  {values}  ({report.seconds:.2f} s)\n")
         return report
+
+    @cached_property
+    def checkpoints(self) -> Path:
+        self._folder = tempfile.TemporaryDirectory(prefix="checkpoints-")
+        return Path(self._folder.name)
 
     @contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,8 @@ class Place(Protocol):
     assignment: Assignment
     restored: Path | None
 
+    @property
+    def checkpoints(self) -> Path: ...
     def start_clock(self) -> None: ...
     def write(self, step: int, metrics: Mapping[str, float]) -> Report: ...
     def checkpoint(self, step: int) -> AbstractContextManager[Path]: ...
@@ -82,6 +84,21 @@ class Trial:
         return self._place.assignment.fold
 
     @property
+    def metrics(self) -> Sequence[str]:
+        """Names of the metrics that the study looks at; a bare value means the first."""
+        return tuple(self._place.assignment.metrics)
+
+    @property
+    def until_step(self) -> int | None:
+        """The last step that the study asks for now; None where the training code decides."""
+        return self._place.assignment.until_step
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder that checkpoints are in; outside of a trial a temporary one."""
+        return self._place.checkpoints
+
+    @property
     def restored(self) -> Path | None:
         """The folder of the checkpoint to go on from, or None for a fresh start."""
         return self._place.restored
@@ -116,31 +133,55 @@ class Trial:
         yield from range(first, self._last_step + 1)
 
     def report(
-        self, step: int, value: SupportsFloat | None = None, **metrics: SupportsFloat
+        self,
+        step: int,
+        value: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
+        **metrics: SupportsFloat,
     ) -> None:
         """Reports metrics after a step, saves a checkpoint when one is due, leaves when told to.
 
         Args:
             step: The step that was trained.
-            value: The study's first metric.
+            value: The study's first metric, or a mapping of metrics by name.
             **metrics: Metrics by name.
 
         Raises:
             Left: The trial is to pause or stop, or is preempted; its state is saved.
         """
-        place = self._place
-        assignment = place.assignment
-        named = {name: float(number) for name, number in metrics.items()}
-        if value is not None:
+        assignment = self._place.assignment
+        given = {**value, **metrics} if isinstance(value, Mapping) else metrics
+        named = {name: float(number) for name, number in given.items()}
+        if value is not None and not isinstance(value, Mapping):
             named[assignment.metrics[0]] = float(value)
-        if not named:
+        last = assignment.until_step if self._last_step is None else self._last_step
+        self._report(step, named, is_last=step == last)
+
+    def report_last(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Reports metrics of a training that is done, whatever is asked of it by now."""
+        self._report(step, metrics, is_last=True)
+
+    def _report(self, step: int, metrics: Mapping[str, float], *, is_last: bool) -> None:
+        if not metrics:
             raise ValueError("no metric given: report(step, value) or report(step, accuracy=…)")
-        place.write(step, named)
-        is_last = step == (assignment.until_step if self._last_step is None else self._last_step)
-        if is_last or step % assignment.checkpoint_every == 0:
+        place = self._place
+        place.write(step, metrics)
+        if is_last or step % place.assignment.checkpoint_every == 0:
             self._save(step)
         if not is_last and (asked := place.asked()) is not None:
             self._leave(step, *asked)
+
+    def leave_if_told(self, step: int) -> None:
+        """Leaves where the trial is to pause or stop, or is preempted; without a report or a save.
+
+        Args:
+            step: The last step that is saved.
+
+        Raises:
+            Left: It is.
+        """
+        if (asked := self._place.asked()) is not None:
+            self._place.leave(asked[0], step, asked[1])
+            raise Left(asked[1])
 
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A folder to write a checkpoint into; it counts once the block has ended well."""
