@@ -34,6 +34,8 @@ def form_of(study: StudyConfig) -> dict[str, Param]:
     """The fields that can be changed when a study is triggered, as the study has them."""
     fields: dict[str, Param] = {}
     for key in OVERRIDABLE:
+        if key.startswith("metric.") and study.metric is None:
+            continue
         schema = _schema_at(key)
         if key == "parallelism":
             schema["maximum"] = study.ceiling
@@ -147,19 +149,25 @@ def _schema_at(key: str) -> dict[str, Any]:
     root = _study_schema()
     schema: dict[str, Any] = root
     for part in key.split("."):
-        schema = schema["properties"][part]
-        if "$ref" in schema:
-            schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
-    schema = dict(schema)
-    schema.pop("default", None)
-    schema.pop("title", None)
-    if "anyOf" in schema:
-        choices = schema.pop("anyOf")
-        kinds = [choice.get("type") for choice in choices]
-        merged = {name: value for choice in choices for name, value in choice.items()}
-        schema.update(merged, type=[kind for kind in kinds if kind])
-        if any("anyOf" in choice for choice in choices):
-            inner = [item for choice in choices for item in choice.get("anyOf", [])]
-            schema.pop("anyOf", None)
-            schema["type"] = [*(item["type"] for item in inner), "null"]
+        schema = _section(root, schema)["properties"][part]
+    schema = {name: value for name, value in schema.items() if name not in ("default", "title")}
+    kinds: list[str] = []
+    for choice in _flat(schema.pop("anyOf", [])):
+        kinds.append(choice["type"])
+        schema.update(choice)
+    if kinds:
+        schema["type"] = kinds
     return schema
+
+
+def _section(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The object behind a schema that may be a reference, or a reference or null."""
+    for choice in [schema, *schema.get("anyOf", [])]:
+        if "$ref" in choice:
+            found: dict[str, Any] = root["$defs"][choice["$ref"].rpartition("/")[2]]
+            return found
+    return schema
+
+
+def _flat(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for choice in choices for item in _flat(choice.get("anyOf", [])) or [choice]]

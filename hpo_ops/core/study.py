@@ -155,12 +155,13 @@ class Study:
         self._by_state[trial.state][trial.number] = trial
         return trial
 
-    def move(self, number: int, state: TrialState) -> Trial:
+    def move(self, number: int, state: TrialState, *, decided_step: int | None = None) -> Trial:
         """Puts a trial into a state."""
         trial = self.trials[number]
         before = trial.state
         del self._by_state[before][number]
         trial.state = state
+        trial.decided_step = decided_step
         self._by_state[state][number] = trial
         if state is not TrialState.RUNNING:
             trial.width = Fraction(0)

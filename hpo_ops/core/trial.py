@@ -72,6 +72,8 @@ class Trial:
     """The trial group it last ran in, in the order of arrival."""
     unit_seconds: float = 0.0
     """Training time of all reported steps as if each had run on one unit, at ideal scaling."""
+    decided_step: int | None = None
+    """While paused: the step of the report on which that was decided; None without a decision."""
     segments: int = 0
     startup_seconds: float = 0.0
     """From the start of the newest segment to its first step."""

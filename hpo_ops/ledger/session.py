@@ -181,7 +181,14 @@ class StudySession:
         if state.is_finished:
             values["ended_at"] = func.now()
         self.update_trial(trial, state=state.value, reason=reason, **values)
-        self.event(EventKind.TRIAL_MOVED, trial, state=state.value, reason=reason)
+        decided_step = self._paused_at(trial) if state is TrialState.PAUSED else None
+        self.event(
+            EventKind.TRIAL_MOVED,
+            trial,
+            state=state.value,
+            reason=reason,
+            decided_step=decided_step,
+        )
 
     def update_trial(self, trial: int, **values: Any) -> None:
         table = schema.trials
@@ -190,6 +197,17 @@ class StudySession:
             .where(table.c.study_id == self.record.id, table.c.number == trial)
             .values(**values)
         )
+
+    def _paused_at(self, trial: int) -> int | None:
+        """The step of the decision that paused a trial, if one did."""
+        table = schema.decisions
+        last = self.connection.execute(
+            select(table.c.action, table.c.step)
+            .where(table.c.study_id == self.record.id, table.c.trial == trial)
+            .order_by(table.c.id.desc())
+            .limit(1)
+        ).one_or_none()
+        return last.step if last and last.action == Action.PAUSE.value else None
 
     def decide(self, trial: int, step: int, decision: Decision) -> None:
         """Keeps a decision, unless it repeats the one before."""

@@ -74,7 +74,7 @@ def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -
         case EventKind.TRIAL_PROPOSED:
             study.trials[trial].params = data["params"]
         case EventKind.TRIAL_MOVED:
-            study.move(trial, TrialState(data["state"]))
+            study.move(trial, TrialState(data["state"]), decided_step=data.get("decided_step"))
         case EventKind.SEGMENT_STARTED:
             study.start(trial, width=Fraction(str(data.get("width", 1))))
         case EventKind.CHECKPOINT:

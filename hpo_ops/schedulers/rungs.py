@@ -27,8 +27,14 @@ def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 
 
 def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
-    """The rungs that the trial's last report was the first to reach or pass, lowest first."""
+    """The rungs that the trial's last report was the first to reach or pass, lowest first.
+
+    For a paused trial it is the report on which it was decided: it may have trained a little
+    further before it heard of that.
+    """
     seen = trial.observations
+    if trial.decided_step is not None:
+        seen = seen[: bisect_right(seen, trial.decided_step, key=lambda item: item.step)]
     if not seen:
         return ()
     before = bisect_right(rungs, seen[-2].step) if len(seen) > 1 else 0
@@ -85,7 +91,8 @@ class RungIndex:
             if not crossed:
                 self.interrupted[trial.number] = trial
                 return
-            entry = (trial.observations[-1].score, -trial.number)
+            score = trial.score_at(crossed[-1])
+            entry = (trial.observations[-1].score if score is None else score, -trial.number)
             insort(self._paused[bracket][crossed[-1]], entry)
             self._waits[trial.number] = (crossed[-1], entry)
 

@@ -39,7 +39,12 @@ def airflow_environment(
             "worker_log_server_port": _NO_PORT,
             "trigger_log_server_port": _NO_PORT,
         },
-        "scheduler": {"enable_health_check": "False", "scheduler_idle_sleep_time": "0.1"},
+        "scheduler": {
+            "enable_health_check": "False",
+            "scheduler_idle_sleep_time": "0.1",
+            # A worker that was killed is missed after this long, and its task tried again.
+            "task_instance_heartbeat_timeout": "90",
+        },
         "workers": {
             # A task that has ended holds its place for up to this long.
             "min_heartbeat_interval": "1",

@@ -13,5 +13,6 @@ trial.checkpointed(
 for step in trial.steps(9):
     time.sleep(trial.params.get("pause", 0.02))
     state["steps"].append(step)
-    trial.report(step, accuracy=1 - abs(trial.params["x"]) / (1 + step))
+    score = 1 - abs(trial.params["x"]) / (1 + step)
+    trial.report(step, accuracy=score, size=1 - abs(trial.params["x"]))
 print("trained", state["steps"])

@@ -1,0 +1,180 @@
+"""DAGs from study files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hpo_ops.airflow.factory import build_dag, build_dags, count_rounds
+from hpo_ops.airflow.running import RunningStudies
+from hpo_ops.airflow.trigger_form import form_of, read_trigger
+from hpo_ops.config import StudyError, parse_study
+from tests.studies import study_data
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def airflow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def write(folder: Path, name: str, **changes: Any) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(study_data(name=name, code=str(folder), **changes)))
+    return path
+
+
+def test_every_example_study_has_a_dag() -> None:
+    folder = PROJECT / "dags" / "studies"
+    dags = build_dags(folder)
+    names = {yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")}
+    assert set(dags) == names | {"hpo_study"}
+    assert all("broken" not in dag.tags for dag in dags.values())
+
+
+def test_a_study_in_rounds_has_a_group_for_each_round() -> None:
+    dag = build_dag(parse_study(study_data(trials=6, parallelism=4), source="test"))
+    assert set(dag.task_ids) == {
+        "prepare",
+        *(f"round_{n:02}.{task}" for n in (0, 1) for task in ("sample", "trial", "collect")),
+        "round_00.early_stop",
+        "round_01.early_stop",
+        "publish",
+        "finalize",
+    }
+    assert dag.get_task("publish").upstream_task_ids == {"prepare", "round_01.early_stop"}
+
+
+def test_a_rolling_study_has_no_barrier() -> None:
+    dag = build_dag(parse_study(study_data(flow="rolling", parallelism=4), source="test"))
+    assert set(dag.task_ids) == {"prepare", "trial", "early_stop", "publish", "finalize"}
+    trial = dag.get_task("trial")
+    # One more than can ever run: it waits in line.
+    assert trial.max_active_tis_per_dagrun == 9
+
+
+def test_a_reproducible_study_has_rounds_for_every_rung() -> None:
+    study = parse_study(study_data(trials=6, parallelism=3, reproducible=True), source="test")
+    # Rungs 1, 3, 9: at the worst every trial passes each of them.
+    assert count_rounds(study) == 6 * 3 // 3 + 3
+
+
+def test_a_broken_file_keeps_nobody_else_from_their_dag(tmp_path: Path) -> None:
+    write(tmp_path, "good")
+    (tmp_path / "bad.yaml").write_text("name: [")
+    dags = build_dags(tmp_path)
+    assert set(dags) == {"good", "bad", "hpo_study"}
+    assert "broken" in dags["bad"].tags
+    assert "bad.yaml: is not YAML" in (dags["bad"].doc_md or "")
+
+
+def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    first = write(tmp_path, "a_good")
+    (tmp_path / "b_copy.yaml").write_text(first.read_text())
+    dags = build_dags(tmp_path)
+    assert "broken" not in dags["a_good"].tags
+    assert "a_good.yaml has that name already" in (dags["b_copy"].doc_md or "")
+
+
+@pytest.mark.parametrize("what", ["broken", "gone"])
+def test_a_study_that_runs_keeps_its_dag(tmp_path: Path, what: str) -> None:
+    path = write(tmp_path, "good", trials=6, parallelism=2)
+    tasks = set(build_dags(tmp_path)["good"].task_ids)
+    config = parse_study(yaml.safe_load(path.read_text()), source="test")
+    RunningStudies().remember("good", "run-1", config.to_dict())
+    if what == "gone":
+        path.unlink()
+    else:
+        path.write_text("name: [")
+    dag = build_dags(tmp_path)["good"]
+    assert set(dag.task_ids) == tasks
+    assert "cannot be used now" in (dag.doc_md or "")
+    RunningStudies().forget("good", "run-1")
+    left = build_dags(tmp_path)
+    assert "broken" in left["good"].tags if what == "broken" else "good" not in left
+
+
+def test_a_task_builds_its_own_dag_alone(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path, name)
+    assert set(build_dags(tmp_path, only="two")) == {"two"}
+
+
+def test_the_form_has_the_studys_values_and_limits() -> None:
+    study = parse_study(study_data(trials=6, parallelism=3), source="test")
+    form = form_of(study)
+    assert form["trials"].value == 6
+    assert form["parallelism"].schema["maximum"] == 6
+    assert form["trials"].schema["section"] == "Search"
+    assert "such as 2h" in (form["budget.wall"].description or "")
+    for param in form.values():
+        param.resolve()
+
+
+def trigger(conf: dict[str, Any], **changes: Any) -> Any:
+    data = study_data(**changes)
+    params = {key: param.value for key, param in form_of(parse_study(data, source="t")).items()}
+    return read_trigger(
+        data, conf, {**params, **conf}, source="the trigger of small", folder=PROJECT
+    )
+
+
+def test_conf_overrides_the_fields_of_the_form() -> None:
+    study = trigger({"trials": 9, "budget.wall": "90s", "metric.target": 0.9, "seed": 1})
+    assert (study.trials, study.budget.wall, study.objective.target, study.seed) == (
+        9,
+        90,
+        0.9,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("conf", "problem"),
+    [
+        ({"trails": 9}, "trails is not a key of its form (keys: trials, parallelism,"),
+        ({"space": {}}, "space is not a key of its form"),
+        ({"trials": 0}, "trials is 0, but must be 1 or more"),
+        ({"parallelism": 7}, "parallelism is 7, but must be 6 or less (max_parallelism"),
+        ({"budget.wall": "soon"}, "budget.wall is 'soon', but must be a duration: 90s, 30m,"),
+        ({"seed": "x"}, "seed is 'x', but must be a whole number"),
+    ],
+)
+def test_a_wrong_conf_is_refused_with_a_sentence(conf: dict[str, Any], problem: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        trigger(conf)
+    assert f"the trigger of small: {problem}" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["object", "text"])
+def test_the_generic_dag_takes_a_whole_study(tmp_path: Path, kind: str) -> None:
+    data = study_data(code=str(tmp_path), flow=None)
+    given = data if kind == "object" else yaml.safe_dump(data)
+    conf = {"study": given}
+    study = read_trigger(None, conf, conf, source="the trigger", folder=tmp_path)
+    assert study.flow.value == "rolling"
+    assert study.name == "small"
+
+
+@pytest.mark.parametrize(
+    ("conf", "problem"),
+    [
+        ({}, "study is missing"),
+        ({"study": "name: ["}, "study is not YAML"),
+        ({"study": {"name": "x"}}, "space is missing, but is required"),
+        ({"trials": 4}, "trials is not a key of its form (keys: study)"),
+        ({"study": study_data(flow="rounds")}, "flow is 'rounds', but must be 'rolling' here"),
+        ({"study": study_data(code="nowhere")}, "code is 'nowhere', but there is no folder"),
+    ],
+)
+def test_a_wrong_whole_study_is_refused_with_a_sentence(
+    conf: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError) as caught:
+        read_trigger(None, conf, conf, source="the trigger", folder=tmp_path)
+    assert problem in str(caught.value)
