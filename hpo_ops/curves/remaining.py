@@ -38,8 +38,9 @@ def expected_remaining(
 
     The running maximum of P is used, so that no step has a negative share.
 
-    >>> expected_remaining([0, 0.1, 0.3, 0.6, 0.8], step_seconds=60, seconds_left=300).seconds
-    180.0
+    >>> chances = [0, 0.1, 0.3, 0.6, 0.8]
+    >>> round(expected_remaining(chances, step_seconds=60, seconds_left=300).seconds)
+    180
     """
     most = len(probabilities)
     if math.isfinite(seconds_left):
