@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -106,11 +106,20 @@ def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """The allowed keys at a place, the nearest one first where there is one."""
     current: Any = model
     for part in location[:-1]:
+        if isinstance(part, int):
+            continue  # an item of a list has the list's model
         field = current.model_fields.get(part) if hasattr(current, "model_fields") else None
-        current = field.annotation if field else None
+        current = _model_in(field.annotation) if field else None
     if not hasattr(current, "model_fields"):
         return ""
     allowed = sorted(field.alias or name for name, field in current.model_fields.items())
     close = get_close_matches(str(location[-1]), allowed, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"{hint} (keys: {', '.join(allowed)})"
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model of a field, also of one that may be left out or repeated."""
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

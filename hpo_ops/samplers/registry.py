@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from hpo_ops.core.space import Space
 
@@ -73,11 +73,12 @@ def create_sampler(
     sampler = _load(SAMPLERS.get(name, name))
     parameters = inspect.signature(sampler).parameters
     allowed = sorted(set(parameters) - set(_OURS))
-    for option in options:
+    for option, value in options.items():
         if option not in allowed:
             raise ValueError(
                 f"sampler.{option} is not an option of {name}; options: {', '.join(allowed)}"
             )
+        _check_kind(option, value, parameters[option])
     arguments = {**_DEFAULTS.get(name, {}), **options}
     if "seed" in parameters:
         arguments["seed"] = seed
@@ -99,10 +100,30 @@ def _violations(trial: FrozenTrial) -> Sequence[float]:
     return values
 
 
-def _load(target: str) -> Callable[..., Any]:
+def _check_kind(option: str, value: object, parameter: inspect.Parameter) -> None:
+    """Holds an option to the kind of its default: samplers look at it when they are asked."""
+    kinds: tuple[type, ...] | None = None
+    default = parameter.default
+    if isinstance(default, bool):
+        kinds, wanted = (bool,), "true or false"
+    elif isinstance(default, int):
+        kinds, wanted = (int,), "a whole number"
+    elif isinstance(default, float):
+        kinds, wanted = (int, float), "a number"
+    elif "Callable" in str(parameter.annotation):
+        kinds, wanted = (), "left out: it takes a function"
+    is_flag = isinstance(value, bool) and kinds != (bool,)
+    if kinds is not None and (is_flag or not isinstance(value, kinds)):
+        raise ValueError(f"sampler.{option} is {value!r}, but must be {wanted}")
+
+
+def _load(target: str) -> type[BaseSampler]:
     module, _, name = target.partition(":")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        found = getattr(importlib.import_module(module), name)
+        kind = importlib.import_module("optuna.samplers").BaseSampler
+    except Exception as error:  # a user's module may raise anything
         raise ValueError(f"sampler is {target!r}, but it cannot be imported: {error}") from error
-    return found
+    if not isinstance(found, type) or not issubclass(found, kind):
+        raise ValueError(f"sampler is {target!r}, but must be a kind of Optuna's BaseSampler")
+    return cast("type[BaseSampler]", found)  # looked at above, by a class loaded when needed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hpo_ops.config import StudyConfig, StudyError, load_study, parse_study
@@ -193,6 +193,11 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
         {"metric": {"direction": "maximize", "tarqet": 1}},
         ["metric.tarqet", "did you mean target?"],
     ),
+    (
+        "an unknown key of one of several metrics",
+        {"metric": None, "metrics": [{"direction": "maximize", "nmae": "x"}]},
+        ["metrics.0.nmae", "did you mean name?"],
+    ),
     ("an unknown key of the budget", {"budget": {"wal": "2h"}}, ["budget.wal", "wall?"]),
     (
         "an unknown key of a parameter",
@@ -252,8 +257,10 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_key_that_is_missing_is_named() -> None:
     problems = problems_of({})
-    for key in ("name", "code", "command", "metric", "space"):
+    for key in ("name", "code", "command", "space"):
         assert f"{key} is missing, but is required" in problems
+    (problem,) = problems_of(study_data(metric=None))
+    assert "metric is missing, but is required" in problem
 
 
 @pytest.mark.parametrize("data", [None, [], "text", 5, [1, 2]])
@@ -362,7 +369,7 @@ anything = st.recursive(
 keys = st.sampled_from([*study_data(), "budget", "stop", "checkpoints", "grace", "retries", "x"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(keys, anything, max_size=4))
 @example({"budget": {"wall": 10**400}})
 @example({"grace": "9" * 400 + "d"})
@@ -381,7 +388,7 @@ def test_whatever_a_study_holds_it_is_a_study_or_a_study_error(changes: dict[str
         assert parse_study(found.to_dict(), source="again") == found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>?#,'\" \n\t0123456789.~%@`<="), max_size=40))
 def test_whatever_a_file_holds_it_is_a_study_or_a_study_error(
     tmp_path_factory: pytest.TempPathFactory, text: str

@@ -184,7 +184,7 @@ def test_a_taker_does_not_wait_for_a_lease_that_is_just_given_back(
 @settings(
     max_examples=25,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     capacity=st.integers(0, 4),

@@ -9,7 +9,7 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, InMemoryStorage
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.space import Categorical, Float, Int, Space
@@ -37,7 +37,7 @@ def storage(database: str) -> Iterator[BaseStorage]:
 def search(storage: BaseStorage, name: str = "small/run-1", **changes: Any) -> Search:
     arguments: dict[str, Any] = {
         "space": SPACE,
-        "direction": Direction.MAXIMIZE,
+        "directions": [Direction.MAXIMIZE],
         "sampler": "random",
         "options": {},
         "seed": 7,
@@ -51,7 +51,7 @@ def test_asking_again_gives_the_same_answer(storage: BaseStorage) -> None:
     asked = [first.ask(number) for number in range(4)]
     again = search(storage)  # as another process would
     assert [again.ask(number) for number in range(4)] == asked
-    first.tell(1, TrialState.COMPLETED, value=0.5)
+    first.tell(1, TrialState.COMPLETED, values=[0.5])
     assert again.ask(1) == asked[1]
     assert len(storage.get_all_trials(storage.get_study_id_from_name("small/run-1"))) == 4
 
@@ -63,7 +63,7 @@ def test_the_seed_alone_determines_what_is_proposed(storage: BaseStorage, sample
         asked = []
         for number in range(12):
             asked.append(asking.ask(number))
-            asking.tell(number, TrialState.COMPLETED, value=float(asked[-1]["width"] or 0))
+            asking.tell(number, TrialState.COMPLETED, values=[float(asked[-1]["width"] or 0)])
         return asked
 
     one = run("one", seed=1)
@@ -83,7 +83,7 @@ def test_trial_numbers_are_optunas(storage: BaseStorage, database: str) -> None:
     asking = search(storage)
     asked = {number: asking.ask(number) for number in (0, 2, 1)}
     for number in range(3):
-        asking.tell(number, TrialState.COMPLETED, value=float(number))
+        asking.tell(number, TrialState.COMPLETED, values=[float(number)])
     seen = optuna.load_study(study_name="small/run-1", storage=database)
     assert [trial.number for trial in seen.trials] == [0, 1, 2]
     for trial in seen.trials:
@@ -117,9 +117,9 @@ def test_proposals_stay_in_the_space_and_keep_their_types(storage: BaseStorage) 
 def test_telling_twice_counts_once(storage: BaseStorage, database: str) -> None:
     asking = search(storage)
     asking.ask(0)
-    asking.tell(0, TrialState.COMPLETED, value=0.5, curve=[(1, 0.4), (2, 0.5)])
-    asking.tell(0, TrialState.COMPLETED, value=0.9)
-    asking.tell(0, TrialState.FAILED, value=None)
+    asking.tell(0, TrialState.COMPLETED, values=[0.5], curve=[(1, 0.4), (2, 0.5)])
+    asking.tell(0, TrialState.COMPLETED, values=[0.9])
+    asking.tell(0, TrialState.FAILED, values=None)
     (trial,) = optuna.load_study(study_name="small/run-1", storage=database).trials
     assert trial.state is optuna.trial.TrialState.COMPLETE
     assert trial.value == 0.5
@@ -134,7 +134,7 @@ def test_a_trial_that_did_not_complete_keeps_its_curve(
 ) -> None:
     asking = search(storage)
     asking.ask(0)
-    asking.tell(0, state, value=0.4, curve=[(1, 0.3), (3, 0.4)])
+    asking.tell(0, state, values=[0.4], curve=[(1, 0.3), (3, 0.4)])
     (trial,) = optuna.load_study(study_name="small/run-1", storage=database).trials
     assert trial.state.name == name
     assert trial.intermediate_values == {1: 0.3, 3: 0.4}
@@ -144,7 +144,7 @@ def test_a_trial_without_a_report_can_be_told(storage: BaseStorage, database: st
     asking = search(storage)
     for number, state in enumerate((TrialState.PRUNED, TrialState.FAILED)):
         asking.ask(number)
-        asking.tell(number, state, value=None)
+        asking.tell(number, state, values=None)
     seen = optuna.load_study(study_name="small/run-1", storage=database).trials
     assert [trial.state.name for trial in seen] == ["PRUNED", "FAIL"]
 
@@ -153,7 +153,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends(storage: BaseStorage, databa
     asking = search(storage)
     asking.ask(0)
     curve = [(step, step / 10_000) for step in range(1, 10_001)]
-    asking.tell(0, TrialState.COMPLETED, value=1.0, curve=curve)
+    asking.tell(0, TrialState.COMPLETED, values=[1.0], curve=curve)
     (trial,) = optuna.load_study(study_name="small/run-1", storage=database).trials
     steps = sorted(trial.intermediate_values)
     assert len(steps) == MAX_INTERMEDIATE_VALUES
@@ -166,7 +166,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends(storage: BaseStorage, databa
 def test_two_studies_of_one_database_know_nothing_of_each_other(storage: BaseStorage) -> None:
     one, two = search(storage, "one"), search(storage, "two", seed=8)
     assert one.ask(0) != two.ask(0)
-    one.tell(0, TrialState.COMPLETED, value=1.0)
+    one.tell(0, TrialState.COMPLETED, values=[1.0])
     assert not storage.get_all_trials(storage.get_study_id_from_name("two"))[0].state.is_finished()
 
 
@@ -202,20 +202,21 @@ def test_a_sampler_of_the_users_is_taken_by_its_class(
     assert asking.ask(0) == {"x": 2.0}
 
 
-def test_tpe_concentrates_where_random_does_not(storage: BaseStorage) -> None:
+def test_tpe_concentrates_where_random_does_not() -> None:
+    storage = InMemoryStorage()
     space = Space({"x": Float(low=-10, high=10), "y": Float(low=-10, high=10)})
 
     def distance(sampler: str) -> float:
         """Mean distance to the optimum of the last proposals."""
         asking = search(
-            storage, sampler, space=space, sampler=sampler, direction=Direction.MINIMIZE, seed=3
+            storage, sampler, space=space, sampler=sampler, directions=[Direction.MINIMIZE], seed=3
         )
         seen = []
         for number in range(40):
             params = asking.ask(number)
             x, y = float(params["x"] or 0), float(params["y"] or 0)
             seen.append((x - 3) ** 2 + (y + 2) ** 2)
-            asking.tell(number, TrialState.COMPLETED, value=seen[-1])
+            asking.tell(number, TrialState.COMPLETED, values=[seen[-1]])
         return sum(seen[-15:]) / 15
 
     assert distance("tpe") < distance("random") / 2
