@@ -1,9 +1,8 @@
 """Policies side by side on replayed studies, beside what the papers claim.
 
 Run ``python benchmarks/policies.py [pop] [lcbench] [hypersched] [fluid] [speed]``; all parts by
-default. Traces of LCBench are read where ``--data`` is a file. Synthetic studies come from seeds
-that no policy or predictor was chosen on. Where Ray Tune is not installed nothing is compared with
-it.
+default. Traces of LCBench are read where ``--data`` is a file. The generators of the synthetic
+studies were changed after results had been seen: docs/policies/measured.md says what was tried.
 """
 
 from __future__ import annotations
