@@ -1,0 +1,1 @@
+"""Benchmarks: what the platform costs, and what its policies gain."""

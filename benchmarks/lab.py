@@ -1,0 +1,166 @@
+"""A stack of its own for a benchmark, and what a DAG run on it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+import yaml
+
+from hpo_ops.cli.session import Address, Session
+from hpo_ops.stack import Stack
+
+PROJECT = Path(__file__).resolve().parents[1]
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a DAG run took.
+
+    Attributes:
+        run_id: The DAG run.
+        wall_seconds: From the start of the run to its end, by Airflow's own record.
+        cpu_seconds: CPU time of every process of the stack, those that ended included.
+    """
+
+    run_id: str
+    wall_seconds: float
+    cpu_seconds: float
+
+
+class Lab:
+    """A stack in a temporary folder, with no DAGs but those that are added; stopped at the end.
+
+    DAGs that are added before it is entered are there at once.
+    """
+
+    def __init__(self, *, environment: Mapping[str, str] | None = None) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="hpo-bench-"))
+        self.dags = self.root / "dags"
+        (self.dags / "studies").mkdir(parents=True)
+        shutil.copy(PROJECT / "dags" / "hpo_studies.py", self.dags)
+        self.stack = Stack(
+            self.root / "stack",
+            project=PROJECT,
+            dags=self.dags,
+            port=0,
+            s3_port=0,
+            extra_environment=environment,
+        )
+
+    def __enter__(self) -> Lab:
+        print("starting a stack ...", flush=True)
+        self.stack.start()
+        stack = self.stack
+        self.session = Session(Address(stack.url, stack.username, stack.password))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stack.stop()
+        if error is None:
+            shutil.rmtree(self.root, ignore_errors=True)
+        else:
+            print(f"the stack's folder stays: {self.root}", flush=True)
+
+    def add_code(self, name: str, **files: str) -> Path:
+        """A folder of training code; a file ``train_py`` is called ``train.py``."""
+        folder = self.root / name
+        folder.mkdir()
+        for file, text in files.items():
+            (folder / file.replace("_", ".")).write_text(text, encoding="utf-8")
+        return folder
+
+    def add_dag(self, name: str, source: str) -> None:
+        """Puts a DAG file in the DAGs folder."""
+        (self.dags / f"{name}.py").write_text(source, encoding="utf-8")
+
+    def add_study(self, study: Mapping[str, Any]) -> None:
+        """Puts a study file in the DAGs folder."""
+        path = self.dags / "studies" / f"{study['name']}.yaml"
+        path.write_text(yaml.safe_dump(dict(study), sort_keys=False), encoding="utf-8")
+
+    def wait_for_dags(self, *names: str) -> None:
+        """Waits until Airflow has seen new DAGs."""
+        for name in names:
+            self.session.airflow.wait_for_dag(name, seconds=180)
+
+    def run(self, dag_id: str, *, conf: Mapping[str, Any] | None = None) -> Cost:
+        """Triggers a DAG and waits for its end.
+
+        Raises:
+            RuntimeError: The run failed.
+        """
+        airflow = self.session.airflow
+        before = self.cpu_seconds()
+        run_id = airflow.trigger(dag_id, dict(conf or {}))
+        path = f"/dags/{dag_id}/dagRuns/{run_id}"
+        while (run := airflow.request("GET", path))["state"] not in ("success", "failed"):
+            time.sleep(POLL_SECONDS)
+        cpu_seconds = self.cpu_seconds() - before
+        if run["state"] == "failed":
+            raise RuntimeError(f"{dag_id} {run_id} failed")
+        wall_seconds = _seconds_between(run["start_date"], run["end_date"])
+        return Cost(run_id=run_id, wall_seconds=wall_seconds, cpu_seconds=cpu_seconds)
+
+    def task_seconds(self, dag_id: str, run_id: str, task_id: str) -> list[tuple[float, float]]:
+        """Start and end of each instance of a task, in seconds since the first start."""
+        found = [
+            (item["start_date"], item["end_date"])
+            for item in self.session.airflow.task_instances(dag_id, run_id)
+            if item["task_id"].rpartition(".")[2] == task_id and item["start_date"]
+        ]
+        first = min(start for start, _ in found)
+        return sorted(
+            (_seconds_between(first, start), _seconds_between(first, end)) for start, end in found
+        )
+
+    def cpu_seconds(self) -> float:
+        """CPU time that the stack has used since it was started.
+
+        What has ended is in its parent's account, since every parent here waits for its children.
+        """
+        total = 0.0
+        for process in self.stack.processes():
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+
+def _seconds_between(start: str, end: str) -> float:
+    first, last = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end))
+    return (last - first).total_seconds()
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on: cores and how busy they are."""
+    return {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+
+
+def write_json(path: Path | None, name: str, figures: Mapping[str, Any]) -> None:
+    """Writes the figures of a benchmark, where a file is asked for."""
+    if path is not None:
+        content = {"benchmark": name, "machine": machine(), **figures}
+        path.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
+
+
+def _plain(value: object) -> object:
+    return asdict(value) if isinstance(value, Cost) else str(value)
