@@ -118,18 +118,6 @@ class Lab:
         wall_seconds = _seconds_between(run["start_date"], run["end_date"])
         return Cost(run_id=run_id, wall_seconds=wall_seconds, cpu_seconds=cpu_seconds)
 
-    def task_seconds(self, dag_id: str, run_id: str, task_id: str) -> list[tuple[float, float]]:
-        """Start and end of each instance of a task, in seconds since the first start."""
-        found = [
-            (item["start_date"], item["end_date"])
-            for item in self.session.airflow.task_instances(dag_id, run_id)
-            if item["task_id"].rpartition(".")[2] == task_id and item["start_date"]
-        ]
-        first = min(start for start, _ in found)
-        return sorted(
-            (_seconds_between(first, start), _seconds_between(first, end)) for start, end in found
-        )
-
     def cpu_seconds(self) -> float:
         """CPU time that the stack has used since it was started.
 

@@ -1,0 +1,59 @@
+"""The code in docs/training-code.md is run, and what it says about files is what they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpo_ops.protocol import Assignment, Control, Outcome, ReportReader, Result, Workspace
+
+PAGE = (Path(__file__).parents[2] / "docs" / "training-code.md").read_text(encoding="utf-8")
+LOOP, CLASS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        (LOOP, ["my_model.py"]),
+        (CLASS, ["-m", "hpo_ops.sdk.score", "my_model:Model"]),
+    ],
+    ids=["loop", "class"],
+)
+def test_the_code_runs_and_resumes(tmp_path: Path, code: str, command: list[str]) -> None:
+    (tmp_path / "my_model.py").write_text(code)
+    workspace = Workspace(tmp_path / "hpo")
+    for from_step, until_step in ((0, 12), (12, None)):
+        workspace.prepare(
+            Assignment(
+                study="s", trial=0, segment="a", params={"lr": 0.5}, metrics=["accuracy"],
+                from_step=from_step, until_step=until_step,
+            )
+        )  # fmt: skip
+        subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=os.environ | {"HPO_DIR": str(workspace.root)},
+            check=True,
+            timeout=60,
+        )
+    reports = list(ReportReader(workspace.reports).new())
+    assert [report.step for report in reports] == list(range(1, 21))
+    assert reports[-1].metrics["accuracy"] == pytest.approx(1 - 0.5**20)
+    assert Result.from_json(workspace.result.read_bytes()).outcome is Outcome.COMPLETED
+
+
+def test_the_messages_in_the_table_are_messages_of_the_protocol() -> None:
+    lines = re.findall(r"`(\{.*?\})`", PAGE)
+    assert Control.from_json(next(line for line in lines if "continue" in line)).reason == "…"
+    result = Result.from_json(next(line for line in lines if "outcome" in line))
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "no data")
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    for name in re.findall(r"`((?:examples|tests)/[\w/.]+)`", PAGE):
+        assert (Path(__file__).parents[2] / name).exists(), name
