@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -45,18 +46,19 @@ class Lab:
     DAGs that are added before it is entered are there at once.
     """
 
-    def __init__(self, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="hpo-bench-"))
         self.dags = self.root / "dags"
         (self.dags / "studies").mkdir(parents=True)
         shutil.copy(PROJECT / "dags" / "hpo_studies.py", self.dags)
+        self._runtime = self.root / "runtime"
         self.stack = Stack(
             self.root / "stack",
             project=PROJECT,
             dags=self.dags,
             port=0,
             s3_port=0,
-            extra_environment=environment,
+            extra_environment={"XDG_RUNTIME_DIR": str(self._runtime)},
         )
 
     def __enter__(self) -> Lab:
@@ -73,6 +75,9 @@ class Lab:
         traceback: TracebackType | None,
     ) -> None:
         self.stack.stop()
+        for process in self._nurseries():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         if error is None:
             shutil.rmtree(self.root, ignore_errors=True)
         else:
@@ -124,13 +129,21 @@ class Lab:
         What has ended is in its parent's account, since every parent here waits for its children.
         """
         total = 0.0
-        for process in self.stack.processes():
+        for process in [*self.stack.processes(), *self._nurseries()]:
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
                 continue
             total += times.user + times.system + times.children_user + times.children_system
         return total
+
+    def _nurseries(self) -> list[psutil.Process]:
+        """The processes that trainings are forked from; they belong to no part of the stack."""
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if any(str(self._runtime) in word for word in process.info["cmdline"] or ())
+        ]
 
 
 def _seconds_between(start: str, end: str) -> float:
