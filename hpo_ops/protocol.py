@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,9 @@ VERSION = 1
 DIRECTORY_VARIABLE = "HPO_DIR"
 MARKER = "COMPLETE"
 """Name of the empty file that says that a checkpoint folder is whole; written last."""
+
+MAX_STEP = 2**31 - 1
+MAX_REASON = 4000
 
 ParamValue = bool | int | float | str | None
 Metrics = dict[str, float]
@@ -157,8 +160,26 @@ class Report(Message):
         for name, value in self.metrics.items():
             if not _is_number(value):
                 raise ProtocolError(f"metric {name} is {value!r}, but must be a number")
+            if "\x00" in name:
+                raise ProtocolError(f"metric {name!r} has a NUL in its name, but must not")
         if not _is_number(self.seconds) or not 0 <= self.seconds < math.inf:
             raise ProtocolError(f"seconds is {self.seconds!r}, but must be a number, 0 or more")
+
+    def check_metrics(self, names: Sequence[str]) -> None:
+        """Refuses a report that a study of these metrics cannot use.
+
+        Raises:
+            ProtocolError: A metric is missing, or not a finite number.
+        """
+        for name in names:
+            if name not in self.metrics:
+                given = ", ".join(sorted(self.metrics))
+                raise ProtocolError(f"step {self.step}: {name} is missing, found {given}")
+        for name, value in self.metrics.items():
+            if not math.isfinite(value):
+                raise ProtocolError(
+                    f"step {self.step}: {name} is {value}, but must be a finite number"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +204,7 @@ class Result(Message):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", Outcome(self.outcome))
+        object.__setattr__(self, "reason", _plain(self.reason))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +215,14 @@ class Checkpoint(Message):
     uri: str
     files: int
     bytes: int
+
+    def __post_init__(self) -> None:
+        if not _is_step(self.step):
+            raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
+        if self.files < 0 or self.bytes < 0:
+            raise ProtocolError(
+                f"files is {self.files} and bytes {self.bytes}, but both must be 0 or more"
+            )
 
 
 class Workspace:
@@ -270,7 +300,12 @@ class ReportReader:
 
 
 def _is_step(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
+
+
+def _plain(text: str) -> str:
+    """A reason as it can be kept: of a bearable length, without NUL."""
+    return text.replace("\x00", "\ufffd")[:MAX_REASON]
 
 
 def _is_number(value: object) -> bool:

@@ -9,7 +9,7 @@ def study_data(**changes: Any) -> dict[str, Any]:
     """A small whole study, with some keys changed; a value of None takes a key away."""
     data: dict[str, Any] = {
         "name": "small",
-        "code": "/tmp",
+        "code": ".",
         "command": "python train.py",
         "metric": {"name": "accuracy", "direction": "maximize"},
         "space": {"lr": {"float": [1e-4, 1e-1], "log": True}, "width": {"int": [4, 64]}},

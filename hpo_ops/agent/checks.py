@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -48,12 +47,7 @@ class CheckedReports:
                 f"step {report.step} was reported after step {self.last_step}, "
                 "but steps must go up"
             )
-        for name in self._metrics:
-            if name not in report.metrics:
-                given = ", ".join(sorted(report.metrics))
-                raise BadReportError(f"step {report.step}: {name} is missing, found {given}")
-        for name, value in report.metrics.items():
-            if not math.isfinite(value):
-                raise BadReportError(
-                    f"step {report.step}: {name} is {value}, but must be a finite number"
-                )
+        try:
+            report.check_metrics(self._metrics)
+        except ProtocolError as error:
+            raise BadReportError(str(error)) from error

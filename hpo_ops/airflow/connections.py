@@ -41,6 +41,7 @@ def store_credentials() -> Credentials:
             session_token=keys.token,
             endpoint=hook.conn_config.get_service_endpoint_url("s3"),
             region=hook.region_name or "us-east-1",
+            allow_http=Credentials.from_environment().allow_http,
         )
     except AirflowNotFoundException:
         return Credentials.from_environment()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from hpo_ops.airflow.operators import (
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
-from hpo_ops.airflow.trigger_form import form_of, generic_form
+from hpo_ops.airflow.trigger_form import GENERIC_CEILING, form_of, generic_form
 from hpo_ops.config import Flow, StudyConfig, StudyError, load_study
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
@@ -31,9 +31,6 @@ RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
 GENERIC = "hpo_study"
-GENERIC_CEILING = 64
-"""Highest parallelism of a study that the generic DAG runs."""
-
 Body = Callable[[PrepareOperator], list[Any]]
 """Adds what is between `prepare` and `publish`, and returns what ends it."""
 
@@ -113,7 +110,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
 
     def body(prepare: PrepareOperator) -> list[Any]:
         if is_rolling:
-            return _add_rolling(prepare, study.ceiling, study.stop.when, study.code)
+            return _add_rolling(prepare, study.ceiling)
         return _add_rounds(prepare, study)
 
     return _frame(
@@ -121,8 +118,6 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
         body,
         config=study.to_dict(),
         problem=problem,
-        finalizers=study.finalizers,
-        code=study.code,
         outlet=best_asset(study.name),
         params=form_of(study),
         # A failed trial is no failure of its study, but a failed round is.
@@ -138,7 +133,7 @@ def build_generic_dag() -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
     return _frame(
         GENERIC,
-        lambda prepare: _add_rolling(prepare, GENERIC_CEILING, None, None),
+        lambda prepare: _add_rolling(prepare, GENERIC_CEILING),
         config=None,
         outlet=AssetAlias("hpo/best"),
         params=generic_form(),
@@ -156,8 +151,6 @@ def _frame(
     *,
     config: dict[str, Any] | None,
     problem: str | None = None,
-    finalizers: Sequence[str] = (),
-    code: str | None = None,
     outlet: Asset | AssetAlias,
     params: dict[str, Param],
     publish_rule: TriggerRule,
@@ -184,8 +177,6 @@ def _frame(
             task_id="finalize",
             study=prepare.study,
             result=publish.output,
-            finalizers=finalizers,
-            code=code,
         )
         ends >> publish >> finalize.as_teardown()
     return dag
@@ -240,16 +231,12 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
             task_id="early_stop",
             study=handle,
             later_tasks=later,
-            criterion=study.stop.when,
-            code=study.code,
         )
         sample >> trial >> collect >> early_stop
     return sample, early_stop
 
 
-def _add_rolling(
-    prepare: PrepareOperator, ceiling: int, criterion: str | None, code: str | None
-) -> list[Any]:
+def _add_rolling(prepare: PrepareOperator, ceiling: int) -> list[Any]:
     """Trials without a barrier: instance i is trial i, one more than can run waits in line."""
     trial = TrialOperator.partial(
         task_id="trial",
@@ -261,8 +248,6 @@ def _add_rolling(
         task_id="early_stop",
         study=prepare.study,
         trial_task="trial",
-        criterion=criterion,
-        code=code,
     )
     prepare >> [trial, early_stop]
     return [trial, early_stop]

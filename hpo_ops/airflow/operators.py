@@ -71,7 +71,7 @@ class PrepareOperator(BaseOperator):
         )
         try:
             open_checkpoints(study).complete(trial=0)
-        except STORE_ERRORS as error:
+        except (*STORE_ERRORS, ValueError) as error:
             raise AirflowFailException(
                 f"the store {study.store} cannot be read: {error}"
             ) from error
@@ -182,11 +182,15 @@ class PublishOperator(BaseOperator):
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
         best = gateway.best(study.id)
+        progress = gateway.progress(study.id)
+        if best is None and progress.counts["failed"]:
+            raise AirflowFailException(
+                f"{progress.counts['failed']} trials failed and none has reported a value"
+            )
         if best is None:
             raise AirflowSkipException(
                 "no trial has reported a value: there is nothing to publish"
             )
-        progress = gateway.progress(study.id)
         checkpoints = open_checkpoints(study)
         uri = None
         if best.checkpoint_step is not None:
@@ -219,20 +223,10 @@ class FinalizeOperator(BaseOperator):
     ui_color = "#eceff1"
     template_fields = ("study", "result")
 
-    def __init__(
-        self,
-        *,
-        study: Any,
-        result: Any,
-        finalizers: Sequence[str] = (),
-        code: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, study: Any, result: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.result = result
-        self.finalizers = finalizers
-        self.code = code
 
     def execute(self, context: Context) -> None:
         RunningStudies().forget(self.dag_id, context["run_id"])
@@ -241,17 +235,17 @@ class FinalizeOperator(BaseOperator):
             return
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
-        self._run_finalizers()
+        self._run_finalizers(study)
         gateway.end_study(study.id, self.result or {})
         keep = gateway.kept_checkpoints(study.id)
         deleted = open_checkpoints(study).collect(keep)
         self.log.info("%d checkpoints kept, %d deleted", len(keep), len(deleted))
 
-    def _run_finalizers(self) -> None:
+    def _run_finalizers(self, study: StudyHandle) -> None:
         """Calls the user's functions; one that fails is logged and keeps none of the others."""
-        for name in self.finalizers:
+        for name in study.finalizers:
             try:
-                load_function("finalizers", name, self.code)(self.result or {})
+                load_function("finalizers", name, study.code)(self.result or {})
                 self.log.info("finalizer %s is done", name)
             except Exception:
                 self.log.exception("finalizer %s failed", name)

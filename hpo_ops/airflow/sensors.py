@@ -27,8 +27,6 @@ class EarlyStopSensor(BaseSensorOperator):
         study: The study's handle.
         later_tasks: Tasks to skip when the study is over.
         trial_task: In a rolling study the trials' task, whose unstarted instances are skipped.
-        criterion: The user's function as ``module:function``, found in the code folder.
-        code: The code folder.
     """
 
     ui_color = "#fce4ec"
@@ -40,16 +38,12 @@ class EarlyStopSensor(BaseSensorOperator):
         study: Any,
         later_tasks: Sequence[str] = (),
         trial_task: str | None = None,
-        criterion: str | None = None,
-        code: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.later_tasks = later_tasks
         self.trial_task = trial_task
-        self.criterion = criterion
-        self.code = code
 
     def execute(self, context: Context) -> dict[str, Any]:
         study = StudyHandle.from_dict(self.study)
@@ -61,7 +55,7 @@ class EarlyStopSensor(BaseSensorOperator):
         self.log.info("%s: %s", verdict.kind, verdict.reason)
         is_rolling = self.trial_task is not None
         if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
-            looks_often = self.criterion is not None or not is_rolling
+            looks_often = study.criterion is not None or not is_rolling
             self.defer(
                 trigger=TurnTrigger(study_id=study.id, seen=verdict.seen if looks_often else None),
                 method_name="resume",
@@ -88,10 +82,10 @@ class EarlyStopSensor(BaseSensorOperator):
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
         """What the user's own criterion says: a reason, or whether to stop."""
-        if self.criterion is None:
+        if study.criterion is None:
             return None
         trials = [trial.to_dict() for trial in gateway.trials(study.id)]
-        answer = load_function("stop.when", self.criterion, self.code)(trials)
+        answer = load_function("stop.when", study.criterion, study.code)(trials)
         if isinstance(answer, str) and answer:
             return answer
-        return f"{self.criterion} says so" if answer else None
+        return f"{study.criterion} says so" if answer else None

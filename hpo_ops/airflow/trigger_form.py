@@ -16,6 +16,9 @@ from hpo_ops.config import OVERRIDABLE, Flow, StudyConfig, StudyError, parse_stu
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
 
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that the generic DAG runs."""
+
 _SECTIONS = {
     "trials": "Search",
     "parallelism": "Search",
@@ -110,6 +113,11 @@ def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
                 "flow is 'rounds', but must be 'rolling' here; "
                 "for rounds put a study file in dags/studies/"
             ],
+        )
+    if study.parallelism > GENERIC_CEILING:
+        raise StudyError(
+            source,
+            [f"parallelism is {study.parallelism}, but must be {GENERIC_CEILING} or less here"],
         )
     code = (folder / study.code).resolve()
     if not code.is_dir():

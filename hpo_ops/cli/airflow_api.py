@@ -96,6 +96,16 @@ class AirflowApi:
         answer = self.request("GET", path, params={"map_index": instance["map_index"]})
         return [line for line in answer["content"] if isinstance(line, dict)]
 
+    def failure_of(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """What the failed try of a task said last."""
+        for instance in self.task_instances(dag_id, run_id):
+            if instance["task_id"] == task_id and instance["state"] == "failed":
+                lines = self.log_lines(instance, attempt=instance["try_number"])
+                for line in reversed(lines):
+                    for error in line.get("error_detail") or ():
+                        return str(error.get("exc_value") or error.get("exc_type"))
+        return None
+
     def run_page(self, dag_id: str, run_id: str) -> str:
         """Where a person sees the run."""
         return f"{self.url}/dags/{dag_id}/runs/{run_id}"

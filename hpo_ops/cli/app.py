@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +18,9 @@ from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
-from hpo_ops.cli.show import best_lines, progress_line, studies_table, trials_table
-from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
-from hpo_ops.config import StudyConfig, StudyError, load_study
+from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
+from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
+from hpo_ops.config import StudyError, load_study
 from hpo_ops.stack import Stack, StackError, Update
 
 app = typer.Typer(
@@ -35,6 +37,7 @@ err = Console(stderr=True, highlight=False)
 StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
 Run = Annotated[str | None, typer.Option("--run", help="Its DAG run; the newest if not given.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+GENERIC_DAG = "hpo_study"
 DAG_SECONDS = 90.0
 EXPECTED = (
     CommandError,
@@ -51,7 +54,8 @@ def main() -> None:
     try:
         app()
     except EXPECTED as error:
-        err.print(f"[red]hpo:[/red] {error}", markup=True, soft_wrap=True)
+        err.print("hpo:", style="red", end=" ")
+        err.print(str(error), markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -79,7 +83,7 @@ def validate(
         if not as_json and not problems:
             out.print(f"{file_name}: ok")
         for problem in problems if not as_json else []:
-            err.print(f"{file_name}: {problem}", soft_wrap=True)
+            err.print(f"{file_name}: {problem}", soft_wrap=True, markup=False)
     if any(found.values()):
         raise typer.Exit(1)
 
@@ -88,7 +92,7 @@ def validate(
     epilog="Examples: hpo run dags/studies/digits.yaml · hpo run digits -c trials=32 --quiet"
 )
 def run(
-    study: Annotated[str, typer.Argument(help="Study file in dags/studies/, or a study's name.")],
+    study: Annotated[str, typer.Argument(help="A study file, or the name of a study with a DAG.")],
     conf: Annotated[
         list[str] | None,
         typer.Option("--conf", "-c", help="Change a key for this run: key=value; repeatable."),
@@ -102,31 +106,36 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Triggers a study and follows it to its end."""
-    name = _study_name(study)
+    target = read_target(study, parse_changes(conf or []))
     session = connect()
-    session.airflow.wait_for_dag(name, seconds=DAG_SECONDS)
-    run_id = session.airflow.trigger(name, parse_changes(conf or []))
+    session.airflow.wait_for_dag(target.dag_id, seconds=DAG_SECONDS)
+    run_id = session.airflow.trigger(target.dag_id, target.conf)
+    page = session.airflow.run_page(target.dag_id, run_id)
     if is_quiet:
         print(run_id)
     elif not as_json:
-        out.print(f"Started study {name}: {session.airflow.run_page(name, run_id)}")
+        out.print(f"Started study {target.name}: {page}", soft_wrap=True)
     if not is_followed:
         if as_json:
-            _print_json({"study": name, "run_id": run_id})
+            _print_json({"study": target.name, "run_id": run_id})
         return
     console = err if as_json or is_quiet else out
-    ended_well = follow(session, console, dag_id=name, run_id=run_id, name=name)
-    progress = session.study(name, run_id)
+    ended_well = follow(session, console, dag_id=target.dag_id, run_id=run_id, name=target.name)
+    try:
+        progress = session.gateway.find(target.name, run_id)
+    except LookupError:
+        why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
+        raise CommandError(f"{target.name} was not started: {why or page}") from None
     if as_json:
         _print_json(progress.to_dict())
     elif not is_quiet:
-        _show_end(session, name, run_id)
+        _show_end(session, progress)
     if not ended_well:
         raise typer.Exit(1)
 
 
-def _show_end(session: Session, name: str, run_id: str) -> None:
-    progress = session.study(name, run_id)
+def _show_end(session: Session, progress: Progress) -> None:
+    run_id = progress.run_id
     out.print(f"Ended:       {progress.reason}", soft_wrap=True)
     if progress.best:
         for line in best_lines(progress.best, progress.metric):
@@ -134,12 +143,26 @@ def _show_end(session: Session, name: str, run_id: str) -> None:
     out.print(f"Airflow:     {session.airflow.run_page(progress.dag_id, run_id)}", soft_wrap=True)
 
 
-def _study_name(given: str) -> str:
+@dataclass(frozen=True)
+class Target:
+    """What `hpo run` triggers: a study's own DAG, or the generic one with a whole study."""
+
+    name: str
+    dag_id: str
+    conf: dict[str, object]
+
+
+def read_target(given: str, changes: dict[str, object]) -> Target:
+    """A name or a file in ``dags/studies`` has a DAG of its own; other files are sent whole."""
     path = Path(given)
-    if path.suffix in (".yaml", ".yml") or path.exists():
-        config: StudyConfig = load_study(path)
-        return config.name
-    return given
+    if path.suffix not in (".yaml", ".yml"):
+        return Target(given, given, changes)
+    study = load_study(path)
+    if path.resolve().parts[-3:-1] == ("dags", "studies"):
+        return Target(study.name, study.name, changes)
+    study = study.change(changes, source=given, is_running=False)
+    whole = {**study.to_dict(), "flow": "rolling"} if not study.reproducible else study.to_dict()
+    return Target(study.name, GENERIC_DAG, {"study": whole})
 
 
 @app.command(epilog="Examples: hpo status · hpo status digits --json")
@@ -181,6 +204,11 @@ def best(study: StudyName, run_id: Run = None, as_json: Json = False) -> None:
     if as_json:
         _print_json(progress.best.to_dict())
         return
+    front = session.gateway.front(progress.id)
+    if len(front) > 1:
+        out.print(f"Pareto front: {len(front)} trials that no other beats in every metric")
+        out.print(front_table(front))
+        return
     for line in best_lines(progress.best, progress.metric):
         out.print(line, soft_wrap=True)
 
@@ -216,7 +244,7 @@ def stop(
     """Ends a study tidily: what runs saves and leaves, the best is published."""
     session = connect()
     progress = session.study(study, run_id)
-    if progress.state != "running":
+    if progress.state not in ("running", "paused"):
         raise CommandError(f"{study} does not run: it is {progress.state} ({progress.reason})")
     session.gateway.stop(progress.id, reason)
     out.print(f"{study} stops; follow it with: hpo status {study}")
@@ -320,6 +348,40 @@ def demo(
 def show_update(update: Update) -> None:
     """A line of the stack's progress."""
     out.print(f"  {update}", markup=False)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Example: hpo airflow dags trigger digits",
+)
+def airflow(context: typer.Context) -> None:
+    """Runs a command of Airflow's against the stack of this folder."""
+    done = Stack.at(Path(STATE_FOLDER)).airflow(*context.args)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    raise typer.Exit(done.returncode)
+
+
+@app.command(epilog="Example: hpo gateway --port 8600")
+def gateway(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8600,
+) -> None:
+    """Runs the gateway by itself, for tasks and agents; people log in through Airflow's."""
+    import uvicorn
+    from fastapi import FastAPI
+
+    from hpo_ops.client.http import PREFIX
+    from hpo_ops.gateway.app import create_app
+    from hpo_ops.gateway.settings import open_studies
+
+    try:
+        studies = open_studies(os.environ)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    alone = FastAPI(openapi_url=None)
+    alone.mount(PREFIX, create_app(studies))
+    uvicorn.run(alone, host=host, port=port)
 
 
 @app.command()

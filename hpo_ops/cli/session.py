@@ -45,12 +45,21 @@ def find_address(
     for place in (here, *here.parents):
         file = place / STATE_FOLDER / "stack.json"
         if file.is_file():
-            known = json.loads(file.read_text(encoding="utf-8"))
-            return Address(known["url"], known["username"], known["password"])
+            return _read_stack(file)
     raise CommandError(
         "no Airflow is known: start one here with `hpo up`, "
         "or set HPO_URL with HPO_USERNAME and HPO_PASSWORD, or HPO_TOKEN"
     )
+
+
+def _read_stack(file: Path) -> Address:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return Address(known["url"], known["username"], known["password"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(
+            f"{file} cannot be read ({error!r}): start the stack again with `hpo up`"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,18 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
     return table
 
 
+def front_table(trials: Sequence[TrialSummary]) -> Table:
+    """The Pareto front: each trial with its metrics."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    names = list(trials[0].metrics)
+    for column in ("Trial", *names, "Parameters"):
+        table.add_column(column, overflow="fold")
+    for trial in trials:
+        values = [f"{trial.metrics[name]:.5g}" for name in names]
+        table.add_row(str(trial.trial), *values, params_text(dict(trial.params)))
+    return table
+
+
 def best_lines(best: Best, metric: str) -> list[str]:
     """The best trial and where its checkpoint is."""
     lines = [

@@ -25,7 +25,9 @@ from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 logger = logging.getLogger(__name__)
 
-API = "/hpo/api/v1"
+PREFIX = "/hpo"
+"""Where the gateway is mounted."""
+API = f"{PREFIX}/api/v1"
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
 

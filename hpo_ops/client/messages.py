@@ -28,6 +28,9 @@ class StudyHandle(Message):
     run_id: str
     key: str
     store: str
+    code: str = ""
+    criterion: str | None = None
+    finalizers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

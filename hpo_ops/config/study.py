@@ -27,12 +27,15 @@ from hpo_ops.config.space import SpaceField, dump_parameter
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction, Goal, Scheduler
 from hpo_ops.core.constraints import Constraint
+from hpo_ops.core.ports import Forecasting
 from hpo_ops.core.space import Space
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler
-from hpo_ops.schedulers import create_scheduler
+from hpo_ops.schedulers import PAUSING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
+SIMULATED_ONLY = ("pbt",)
+"""Schedulers that ask for what live studies do not have; so do those that want forecasts."""
 
 
 class Flow(StrEnum):
@@ -104,7 +107,31 @@ def _named(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
-PolicyField = Annotated[Policy, BeforeValidator(_named)]
+PolicyField = Annotated[
+    Policy,
+    BeforeValidator(_named),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}},
+                    "required": ["name"],
+                },
+            ]
+        }
+    ),
+]
+
+
+def _not_a_flag(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"is {value!r}, but must be a whole number")
+    return value
+
+
+NotAFlag = BeforeValidator(_not_a_flag)
 
 
 class Budget(Model):
@@ -146,7 +173,7 @@ class Checkpoints(Model):
 class StudyConfig(Model):
     """One search: space, metric, sampler, scheduler and budget."""
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,100}$")]
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$")]
     """Name of the study and of its DAG."""
     description: str = ""
     """What the study is for; shown in Airflow."""
@@ -165,19 +192,19 @@ class StudyConfig(Model):
     """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
-    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
+    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
-    parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 2
+    parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
     """Trials at the same time."""
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
     """How far the parallelism may be raised at trigger time or later; twice as far by default."""
     max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
     """How far the number of trials may be raised while a rolling study runs."""
     flow: Flow = Flow.ROUNDS
-    """Rounds of trials with a barrier between them, or rolling: nobody waits for a straggler."""
+    """Rounds with a barrier in between, or rolling, which schedulers that pause trials need."""
     budget: Budget = Budget()
     stop: Stop = Stop()
-    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
     """How often a trial whose code failed is tried again from its last checkpoint."""
     runner: Literal["local"] = "local"
     """Where trials run: as processes of the Airflow worker."""
@@ -186,10 +213,21 @@ class StudyConfig(Model):
     """Your functions, module:function in the code folder, which get the result at the end."""
     grace: Duration = 30.0
     """Time that a trial gets to save when it is paused or stopped."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
     """Every random draw of the study comes from it."""
     reproducible: bool = False
     """Decide between rounds only, so that the same seed gives the same study."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_flow(cls, data: Any) -> Any:
+        """Schedulers that pause trials run rolling, unless the study says otherwise."""
+        if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
+            return data
+        policy = data.get("scheduler")
+        name = policy.get("name") if isinstance(policy, dict) else policy
+        is_pausing = isinstance(name, str) and name in PAUSING
+        return {**data, "flow": Flow.ROLLING} if is_pausing else data
 
     @field_validator("command")
     @classmethod
@@ -215,7 +253,11 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self) -> Self:
-        self.create_scheduler()
+        scheduler = self.create_scheduler()
+        if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
+            raise ValueError(
+                f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
+            )
         check_sampler(self.sampler.name, self.sampler.options, self.space)
         return self
 
@@ -267,6 +309,19 @@ class StudyConfig(Model):
             raise ValueError(
                 f"trials is {self.trials}, but must be {self.max_trials} or less "
                 "(max_trials in the study file)"
+            )
+        scheduler = self.create_scheduler()
+        if self.reproducible and not (
+            self.scheduler.name == "default" or hasattr(scheduler, "rungs")
+        ):
+            raise ValueError(
+                f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
+                "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
+            )
+        if self.flow is Flow.ROUNDS and self.scheduler.name in PAUSING and not self.reproducible:
+            raise ValueError(
+                f"flow is 'rounds', but must be 'rolling' with the scheduler "
+                f"{self.scheduler.name!r}, which pauses trials"
             )
         if self.reproducible and self.flow is Flow.ROLLING:
             raise ValueError(

@@ -38,8 +38,12 @@ class Constraint:
     @cached_property
     def _sides(self) -> tuple[ast.expr, ast.expr]:
         """Left and right such that the left must not be greater."""
+        if len(self.text) > MAX_LENGTH:
+            raise ValueError(
+                f"has {len(self.text)} characters, but must have {MAX_LENGTH} or less"
+            )
         try:
-            tree = ast.parse(self.text[:MAX_LENGTH], mode="eval").body
+            tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError) as error:
             raise ValueError(f"is {self.text!r}, but must be like width * depth <= 512") from error
         match tree:

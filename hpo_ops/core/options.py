@@ -57,7 +57,7 @@ def _load(port: str, known: Mapping[str, type[Any]], name: str) -> type[Any]:
         )
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{port}.name is {name!r}, but cannot be loaded ({error})") from error
     if isinstance(found, type):
         return found

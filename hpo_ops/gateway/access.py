@@ -58,6 +58,10 @@ class Caller:
     def may_read(self, dag_id: str) -> bool:
         return self.is_task or (self.user is not None and self.user.may_read(dag_id))
 
+    def require_person(self) -> None:
+        if self.segment is not None:
+            raise _forbidden("the token of a segment is for that segment alone")
+
     def require_read(self, dag_id: str) -> None:
         if not self.may_read(dag_id):
             raise _forbidden(f"no right to see {dag_id}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 
 from hpo_ops import __version__
 from hpo_ops.gateway import routes
@@ -15,6 +15,7 @@ from hpo_ops.gateway.studies import SegmentOverError, Studies
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (OperationalError, 503),
+    (DataError, 422),
     (SegmentOverError, 410),
     (LookupError, 404),
     (ValueError, 422),
@@ -33,8 +34,9 @@ def create_app(studies: Studies, *, login: Login | None = None) -> FastAPI:
         title="hpo-ops gateway",
         version=__version__,
         description="Studies, trials, segments and decisions.",
-        openapi_url="/api/v1/openapi.json",
-        docs_url="/api/docs",
+        # The descriptions have routes of ours, behind the same door as all others.
+        openapi_url=None,
+        docs_url=None,
         redoc_url=None,
     )
     app.state.studies = studies

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse
 
 from hpo_ops.client import (
     Best,
@@ -20,6 +22,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.access import Caller
+from hpo_ops.gateway.description import describe
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
@@ -142,12 +145,29 @@ Editable = Annotated[StudyRecord, Depends(_editable)]
 people = APIRouter(tags=["people"])
 
 
+@people.get("/openapi.json")
+def openapi(request: Request, caller: Known) -> dict[str, Any]:
+    """This API as OpenAPI."""
+    caller.require_person()
+    description: dict[str, Any] = request.app.openapi()
+    return description
+
+
+@people.get("/docs", response_class=HTMLResponse)
+def docs(request: Request, caller: Known) -> str:
+    """This API as a page."""
+    caller.require_person()
+    return describe(request.app.openapi())
+
+
 @people.get("/studies")
 def list_studies(
     caller: Known, studies: Service, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[Progress]:
     """The newest studies that the caller may see, newest first."""
-    records = [record for record in studies.ledger.recent(limit) if caller.may_read(record.dag_id)]
+    caller.require_person()
+    mine = (record for record in studies.ledger.recent() if caller.may_read(record.dag_id))
+    records = list(islice(mine, limit))
     return [reading.progress(studies.ledger, record) for record in records]
 
 

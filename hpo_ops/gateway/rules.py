@@ -77,6 +77,9 @@ def take_reports(
     """Keeps reports, and the trial's best value with them."""
     if not new:
         return
+    names = [metric.name for metric in session.record.config.objectives]
+    for report in new:
+        report.check_metrics(names)
     session.add_reports(number, segment_id, new)
     trial = session.view.trials[number]
     if trial.best_score is not None:

@@ -21,7 +21,7 @@ from hpo_ops.client import (
     Waiting,
 )
 from hpo_ops.config import Flow, parse_study
-from hpo_ops.core import TrialState
+from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.gateway import rules
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.tokens import issue_segment_token
@@ -61,6 +61,9 @@ class Studies:
             run_id=record.run_id,
             key=record.key,
             store=record.config.checkpoints.store or "",
+            code=record.config.code,
+            criterion=record.config.stop.when,
+            finalizers=list(record.config.finalizers),
         )
 
     # -- rounds ------------------------------------------------------------------------------
@@ -286,10 +289,30 @@ class Studies:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
-            leases.renew(session.connection, segment_id)
+            refusal = self._keep_lease(session, number, segment_id)
             rules.take_reports(session, number, segment_id, new)
             decision = rules.decide(session, number, has_news=bool(new))
+            if refusal and decision.action is Action.CONTINUE:
+                decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
+
+    def _keep_lease(self, session: StudySession, number: int, segment_id: str) -> str | None:
+        """Renews a segment's lease, or takes one anew where it expired meanwhile.
+
+        Returns:
+            Why there is none to be had any more; None where all is well.
+        """
+        if leases.renew(session.connection, segment_id):
+            return None
+        return leases.take(
+            session.connection,
+            pool=session.record.config.runner,
+            amount=1.0,
+            study_id=session.record.id,
+            trial=number,
+            segment_id=segment_id,
+            at_most=session.record.config.parallelism,
+        )
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store."""

@@ -19,6 +19,7 @@ from hpo_ops.ledger.migrate import migrate
 from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 
+_PAGE = 50
 MAX_VIEWS = 64
 """Studies whose view a process keeps in memory."""
 
@@ -83,12 +84,20 @@ class Ledger:
         with self.engine.connect() as connection:
             return _record(self._row(connection, study_id))
 
-    def recent(self, limit: int = 20) -> list[StudyRecord]:
-        """The newest studies, newest first."""
+    def recent(self) -> Iterator[StudyRecord]:
+        """The studies, newest first, a page at a time."""
         table = schema.studies
-        with self.engine.connect() as connection:
-            rows = connection.execute(select(table).order_by(table.c.id.desc()).limit(limit))
-            return [_record(row) for row in rows]
+        before: int | None = None
+        while True:
+            query = select(table).order_by(table.c.id.desc()).limit(_PAGE)
+            if before is not None:
+                query = query.where(table.c.id < before)
+            with self.engine.connect() as connection:
+                rows = connection.execute(query).all()
+            yield from map(_record, rows)
+            if len(rows) < _PAGE:
+                return
+            before = rows[-1].id
 
     def study_of_segment(self, segment_id: str) -> tuple[int, int]:
         """The study's id and the trial's number of a segment."""

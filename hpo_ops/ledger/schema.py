@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -20,7 +19,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSON, JSONB
 
 SCHEMA = "ledger"
 metadata = MetaData(schema=SCHEMA)
@@ -46,7 +45,7 @@ studies = Table(
     Column("name", Text, nullable=False),
     Column("run_id", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
-    Column("config", JSONB, nullable=False),
+    Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),

@@ -43,6 +43,10 @@ SCHEDULERS: Mapping[str, type[Scheduler]] = {
 """The schedulers with a short name; the fields of each class are its options."""
 
 
+PAUSING = frozenset({"asha_promoting", "asha_speculative", "halving", "hypersched", "pop"})
+"""Schedulers that pause trials: their studies are rolling."""
+
+
 def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
     """Makes a scheduler from a study file's words.
 
@@ -57,10 +61,15 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
     # A class named by a user cannot be checked for its methods before it is called.
-    return cast(Scheduler, create_policy("scheduler", SCHEDULERS, name, options))
+    made = create_policy("scheduler", SCHEDULERS, name, options)
+    for attribute in ("max_steps", "next", "on_report"):
+        if not hasattr(made, attribute):
+            raise ValueError(f"scheduler.name is {name!r}, but that class has no {attribute}")
+    return cast(Scheduler, made)
 
 
 __all__ = [
+    "PAUSING",
     "SCHEDULERS",
     "Asha",
     "AshaPromoting",

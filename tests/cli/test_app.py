@@ -83,7 +83,6 @@ def test_validate_speaks_json(tmp_path: Path) -> None:
     assert run("validate", "--json", str(good)).exit_code == 0
 
 
-@pytest.mark.xfail(strict=True, reason="rich reads [low, high] as markup and drops it")
 def test_what_is_in_brackets_is_printed_too(tmp_path: Path) -> None:
     file = write_study(tmp_path, space={"lr": {"float": "wide"}})
     assert "[low, high]" in run("validate", str(file)).stderr

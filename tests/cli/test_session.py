@@ -49,7 +49,6 @@ def test_an_empty_address_is_none(tmp_path: Path) -> None:
     assert find_address({"HPO_URL": ""}, tmp_path).url == "http://near"
 
 
-@pytest.mark.xfail(strict=True, reason="a broken stack.json ends in a traceback")
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
 def test_a_broken_stack_file_is_told_in_a_sentence(tmp_path: Path, text: str) -> None:
     put_stack(tmp_path, "http://near")

@@ -219,23 +219,19 @@ def test_an_error_names_the_key_the_value_and_the_rule(
     assert len(problem) < 600
 
 
-@pytest.mark.xfail(strict=True, reason="core/options lets a TypeError of import_module through")
 def test_a_scheduler_by_a_bad_path_is_an_error_of_the_study() -> None:
     problems_of(study_data(scheduler="..x:Policy"))
 
 
-@pytest.mark.xfail(strict=True, reason="any class passes as a scheduler until it is asked")
 def test_a_class_that_is_no_scheduler_is_an_error_of_the_study() -> None:
     problems_of(study_data(scheduler="builtins:object"))
 
 
-@pytest.mark.xfail(strict=True, reason="the pattern of a study's name allows it")
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_would_leave_its_folder_in_the_store_is_refused(name: str) -> None:
     problems_of(study_data(name=name))
 
 
-@pytest.mark.xfail(strict=True, reason="pydantic reads true as 1")
 @pytest.mark.parametrize("key", ["trials", "parallelism", "seed", "retries"])
 def test_a_flag_is_not_a_number(key: str) -> None:
     problems_of(study_data(**{key: True}))

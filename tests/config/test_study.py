@@ -154,7 +154,6 @@ def test_the_schema_refuses_what_the_parser_refuses(changes: dict[str, Any]) -> 
         parse_study(data, source="x")
 
 
-@pytest.mark.xfail(strict=True, reason="a policy's schema is its mapping only")
 def test_the_schema_takes_a_policy_by_its_name_alone() -> None:
     validator = Draft202012Validator(StudyConfig.model_json_schema())
     assert list(validator.iter_errors(study_data(sampler="tpe"))) == []

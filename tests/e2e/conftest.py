@@ -1,6 +1,7 @@
 """A real stack for the tests in this folder, with DAGs to which studies can be added."""
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place() -> Iterator[Path]:
+    """A folder of our own: another pytest would close its own one to PostgreSQL's user."""
+    folder = Path(tempfile.mkdtemp(prefix="hpo-e2e-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def dags(place: Path) -> Path:
     """A copy of `dags/`, beside a copy of `examples/`: what is dropped in appears in Airflow."""
-    folder = tmp_path_factory.mktemp("project")
+    folder = place / "project"
     for name in ("dags", "examples"):
         shutil.copytree(
             PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
@@ -24,9 +33,9 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
+def stack(place: Path, dags: Path) -> Iterator[Stack]:
     """All parts, on free ports; afterwards nothing may be left running."""
-    made = Stack(tmp_path_factory.mktemp("stack") / ".hpo", dags=dags, port=0, s3_port=0)
+    made = Stack(place / ".hpo", dags=dags, port=0, s3_port=0)
     made.start()
     yield made
     made.stop()

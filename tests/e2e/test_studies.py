@@ -173,14 +173,14 @@ def test_a_stopped_study_ends_tidily_and_skips_the_rounds_that_are_left(lab: Lab
     assert trainings(lab) == []
 
 
-def test_a_failing_training_is_a_red_trial_in_a_study_that_goes_on(lab: Lab) -> None:
+def test_a_study_whose_trainings_all_fail_fails_and_says_why(lab: Lab) -> None:
     name = lab.add_study("e2e_failing", command="python missing.py", trials=2, parallelism=2)
     run_id = lab.trigger(name)
-    assert lab.wait(name, run_id) == "success"
+    assert lab.wait(name, run_id) == "failed"  # all of them failed, so there is no result
     trials = trials_of(lab, lab.study(name, run_id))
     assert [trial["state"] for trial in trials] == ["failed", "failed"]
     assert "missing.py" in trials[0]["reason"]
     states = {item["task_id"]: item["state"] for item in lab.instances(name, run_id)}
     assert states["round_00.trial"] == "failed"
-    assert states["publish"] == "skipped"  # nothing to publish
+    assert states["publish"] == "failed"
     assert states["finalize"] == "success"

@@ -100,7 +100,6 @@ def routes() -> list[tuple[str, str, list[str]]]:
 
 
 ROUTES = routes()
-OPEN_PAGES = ("/api/docs", "/docs/oauth2-redirect", "/api/v1/openapi.json")
 TASKS = [(method, path) for method, path, tags in ROUTES if "tasks" in tags]
 AGENTS = [(method, path) for method, path, tags in ROUTES if "agents" in tags]
 OF_STUDIES = [
@@ -188,9 +187,6 @@ def test_there_are_routes_to_look_at() -> None:
         pytest.param(
             method,
             path,
-            marks=[pytest.mark.xfail(strict=True, reason="FastAPI's own pages have no door")]
-            if path in OPEN_PAGES
-            else [],
         )
         for method, path, _ in ROUTES
     ],
@@ -311,7 +307,6 @@ def test_a_list_shows_only_what_one_may_see(web: TestClient, studies: Studies) -
     assert web.get(f"{API}/names/small", headers=person("ann")).json()["name"] == "small"
 
 
-@pytest.mark.xfail(strict=True, reason="list_studies counts before it looks at rights")
 def test_studies_of_others_do_not_crowd_out_ones_own(web: TestClient, studies: Studies) -> None:
     begin(studies, "small")
     begin(studies, "secret")
@@ -319,7 +314,6 @@ def test_studies_of_others_do_not_crowd_out_ones_own(web: TestClient, studies: S
     assert [study["name"] for study in answer.json()] == ["small"]
 
 
-@pytest.mark.xfail(strict=True, reason="list_studies answers an agent with an empty list")
 def test_a_segment_token_lists_no_studies(
     lasting_web: TestClient, begun: tuple[int, Turn]
 ) -> None:
@@ -398,7 +392,6 @@ BAD_REPORTS: list[tuple[str, object, int]] = [
     ("nests without end", b"[" * 100_000, 400),
     ("too many", [{"step": 1, "metrics": {"accuracy": 0.5}}] * (MAX_REPORTS + 1), 413),
 ]
-NOT_YET = pytest.mark.xfail(strict=True, reason="PostgreSQL's refusal or a KeyError shows through")
 WORSE_REPORTS: list[tuple[str, object, int]] = [
     ("not a number", b'[{"step": 1, "metrics": {"accuracy": NaN}}]', 422),
     ("infinity", b'[{"step": 1, "metrics": {"accuracy": Infinity}}]', 422),
@@ -413,7 +406,7 @@ WORSE_REPORTS: list[tuple[str, object, int]] = [
     ("body", "status"),
     [
         *(pytest.param(body, status, id=name) for name, body, status in BAD_REPORTS),
-        *(pytest.param(body, status, id=n, marks=NOT_YET) for n, body, status in WORSE_REPORTS),
+        *(pytest.param(body, status, id=n) for n, body, status in WORSE_REPORTS),
     ],
 )
 def test_a_bad_report_is_refused_and_leaves_nothing(
@@ -452,11 +445,8 @@ def test_as_many_reports_as_allowed_are_taken(lasting_web: TestClient, lasting: 
         pytest.param(
             "checkpoints",
             {"step": -3, "uri": "s3://x", "files": -1, "bytes": 1},
-            marks=pytest.mark.xfail(strict=True, reason="a checkpoint's numbers are not checked"),
         ),
-        pytest.param(
-            "checkpoints", {"step": 10**12, "uri": "s3://x", "files": 1, "bytes": 1}, marks=NOT_YET
-        ),
+        pytest.param("checkpoints", {"step": 10**12, "uri": "s3://x", "files": 1, "bytes": 1}),
     ],
 )
 def test_a_bad_message_of_an_agent_is_refused(
@@ -468,7 +458,6 @@ def test_a_bad_message_of_an_agent_is_refused(
     assert answer.status_code == 422
 
 
-@pytest.mark.xfail(strict=True, reason="PostgreSQL takes no NUL in text, and nobody removes it")
 def test_a_result_whose_reason_holds_anything_is_absorbed(
     lasting_web: TestClient, lasting: Studies
 ) -> None:

@@ -1,10 +1,12 @@
 """One real stack, through its life: the tests run in the order in which they are written."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +24,8 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    folder = tmp_path_factory.mktemp("stack")
+def stack() -> Iterator[Stack]:
+    folder = Path(tempfile.mkdtemp(prefix="hpo-stack-"))
     (folder / "dags").mkdir()
     # A path that is too long for a unix socket.
     root = folder / ("long-" * 20) / ".hpo"
@@ -32,6 +34,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     yield made
     made.stop()
     assert made.processes() == []
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def pids(stack: Stack) -> dict[Part, int | None]:
