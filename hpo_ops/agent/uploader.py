@@ -61,9 +61,9 @@ class Uploader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing left to upload."""
+        """Whether there is nothing left to upload, nor to tell of what was."""
         with self._changed:
-            return self._wanted is None or self._is_closed
+            return (self._wanted is None and self._finished.empty()) or self._is_closed
 
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Waits until there is nothing left to upload; whether that came about."""

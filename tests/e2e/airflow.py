@@ -81,6 +81,9 @@ class Lab:
             return state if state in ("success", "failed") else None
 
         state: str = wait_for(ended, seconds=seconds, what=f"the end of {name} {run_id}")
+        if state == "failed":
+            for task in ("prepare", "publish"):
+                print(task, "of", name, "says:", self.airflow.failure_of(name, run_id, task))
         return state
 
     def study(self, name: str, run_id: str) -> Progress:

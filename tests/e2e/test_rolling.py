@@ -60,7 +60,7 @@ def test_a_rolling_study_promotes_and_ends_with_its_best(lab: Lab) -> None:
         trials=8,
         parallelism=2,
         scheduler={"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3},
-        space={"x": {"float": [-1, 1]}, "pause": {"choices": [0.1]}},
+        space={"x": {"float": [-1, 1]}, "pause": {"choices": [0.5]}},
     )
     done = hpo(lab, "run", name, "--json")
     assert done.returncode == 0, done.stderr
