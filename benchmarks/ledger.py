@@ -89,7 +89,7 @@ SELECT n + 1, name, value, distribution
 FROM generate_series(0, :trials - 1) n,
 LATERAL (VALUES
     ('x', (n * 7919 % 1000) / 1000.0, :float),
-    ('y', (n * 104729 % 1000) / 1000.0, :float),
+    ('y', (n * 3571 % 1000) / 1000.0, :float),
     ('n', 1 + n % 9, :int),
     ('kind', n % 3, :categorical)
 ) AS p (name, value, distribution);
