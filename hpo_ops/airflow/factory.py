@@ -13,6 +13,7 @@ import yaml
 from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
 
 from hpo_ops.airflow.operators import (
+    PREPARE,
     CollectOperator,
     FinalizeOperator,
     PrepareOperator,
@@ -95,7 +96,7 @@ def build_broken_dag(name: str, problem: str | None) -> DAG:
         tags=["hpo", "broken"],
         doc_md=f"**The study file cannot be used:**\n\n```\n{problem}\n```\n",
     ) as dag:
-        PrepareOperator(task_id="prepare", config=None, problem=problem)
+        PrepareOperator(task_id=PREPARE, config=None, problem=problem)
     return dag
 
 
@@ -165,20 +166,15 @@ def _frame(
         params=params,
         **arguments,
     ) as dag:
-        prepare = PrepareOperator(task_id="prepare", config=config, problem=problem)
+        prepare = PrepareOperator(task_id=PREPARE, config=config, problem=problem)
         ends = body(prepare)
         publish = PublishOperator(
             task_id="publish",
-            study=prepare.study,
             outlet=outlet,
             trigger_rule=publish_rule,
         )
-        finalize = FinalizeOperator(
-            task_id="finalize",
-            study=prepare.study,
-            result=publish.output,
-        )
-        ends >> publish >> finalize.as_teardown()
+        finalize = FinalizeOperator(task_id="finalize", result=publish.output)
+        [prepare, *ends] >> publish >> finalize.as_teardown()
     return dag
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+PREPARE = "prepare"
 HANDLE = "study"
 """XCom key under which `prepare` hands the study on."""
 
@@ -107,6 +108,12 @@ class PrepareOperator(BaseOperator):
         return config.model_copy(update={"checkpoints": checkpoints})
 
 
+def entered_study(context: Context) -> StudyHandle | None:
+    """What `prepare` handed on; None where it failed."""
+    handle = context["ti"].xcom_pull(task_ids=PREPARE, key=HANDLE)
+    return StudyHandle.from_dict(handle) if handle else None
+
+
 class SampleOperator(BaseOperator):
     """Asks for the trials of a round."""
 
@@ -169,17 +176,15 @@ class PublishOperator(BaseOperator):
     """Puts the best checkpoint in ``best/``, writes ``result.json``, emits an asset event."""
 
     ui_color = "#fff8e1"
-    template_fields = ("study",)
 
-    def __init__(self, *, study: Any, outlet: Asset | AssetAlias, **kwargs: Any) -> None:
+    def __init__(self, *, outlet: Asset | AssetAlias, **kwargs: Any) -> None:
         super().__init__(outlets=[outlet], **kwargs)
-        self.study = study
         self.outlet = outlet
 
     def execute(self, context: Context) -> dict[str, Any]:
-        if not self.study:
+        study = entered_study(context)
+        if study is None:
             raise AirflowFailException("the study was never entered: there is nothing to publish")
-        study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
         best = gateway.best(study.id)
         progress = gateway.progress(study.id)
@@ -221,19 +226,18 @@ class FinalizeOperator(BaseOperator):
     """Closes the study, whatever happened: leases are freed, checkpoints collected."""
 
     ui_color = "#eceff1"
-    template_fields = ("study", "result")
+    template_fields = ("result",)
 
-    def __init__(self, *, study: Any, result: Any, **kwargs: Any) -> None:
+    def __init__(self, *, result: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.study = study
         self.result = result
 
     def execute(self, context: Context) -> None:
         RunningStudies().forget(self.dag_id, context["run_id"])
-        if not self.study:
+        study = entered_study(context)
+        if study is None:
             self.log.info("the study was never entered: there is nothing to close")
             return
-        study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
         self._run_finalizers(study)
         gateway.end_study(study.id, self.result or {})

@@ -92,8 +92,9 @@ def take_reports(
         )
 
 
-def decide(session: StudySession, number: int, *, has_news: bool) -> Decision:
-    """What a running trial is to do."""
+def decide(session: StudySession, segment: Row[Any], *, has_news: bool) -> Decision:
+    """What a running trial is to do. What it was asked once stands until its segment ends."""
+    number: int = segment.trial
     view = session.view
     if reason := reached_target(view) or passed_deadline(view, session.now):
         session.stop(reason)
@@ -101,6 +102,8 @@ def decide(session: StudySession, number: int, *, has_news: bool) -> Decision:
         return Decision(Action.PAUSE, _why_nothing_runs(session))
     if session.record.is_over:
         return Decision(Action.STOP, _why_nothing_runs(session))
+    if segment.asked is not None:
+        return Decision(Action(segment.asked), segment.asked_reason)
     if not has_news:
         return Decision(Action.CONTINUE, "no new report")
     if session.record.config.reproducible:
@@ -109,6 +112,7 @@ def decide(session: StudySession, number: int, *, has_news: bool) -> Decision:
     decision = session.record.config.create_scheduler().on_report(view, trial, session.now)
     session.decide(number, trial.step, decision)
     if decision.action is not Action.CONTINUE:
+        session.ask_segment(segment.id, decision)
         logger.info(
             "trial %d %s at step %d: %s", number, decision.action, trial.step, decision.reason
         )

@@ -288,10 +288,10 @@ class Studies:
         """Takes reports in and says what the trial is to do."""
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
-            _require_open(session, segment_id)
+            segment = _require_open(session, segment_id)
             refusal = self._keep_lease(session, number, segment_id)
             rules.take_reports(session, number, segment_id, new)
-            decision = rules.decide(session, number, has_news=bool(new))
+            decision = rules.decide(session, segment, has_news=bool(new))
             if refusal and decision.action is Action.CONTINUE:
                 decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
@@ -391,10 +391,11 @@ class Studies:
             session.end(result)
 
 
-def _require_open(session: StudySession, segment_id: str) -> None:
+def _require_open(session: StudySession, segment_id: str) -> Row[Any]:
     segment = session.segment(segment_id)
     if segment is None or segment.outcome is not None:
         raise SegmentOverError(f"segment {segment_id} is over")
+    return segment
 
 
 def _score(row: Row[Any]) -> Score:

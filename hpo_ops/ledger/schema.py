@@ -100,6 +100,8 @@ segments = Table(
     Column("from_step", Integer, nullable=False),
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
+    Column("asked", Text),
+    Column("asked_reason", Text),
     Column("outcome", Text),
     Column("step", Integer),
     Column("reason", Text, nullable=False, server_default=""),

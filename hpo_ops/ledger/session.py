@@ -262,6 +262,15 @@ class StudySession:
             until_step=values["until_step"],
         )
 
+    def ask_segment(self, segment_id: str, decision: Decision) -> None:
+        """Keeps what a segment was asked to do: it stays so until the segment ends."""
+        table = schema.segments
+        self.connection.execute(
+            update(table)
+            .where(table.c.id == segment_id)
+            .values(asked=decision.action.value, asked_reason=decision.reason)
+        )
+
     def end_segment(self, segment_id: str, trial: int, result: Result) -> None:
         """Closes a segment and gives its lease back."""
         table = schema.segments

@@ -54,7 +54,7 @@ def test_the_demo_study_runs_by_the_trigger_button(lab: Lab, page: playwright.Pa
     page.goto(f"{lab.stack.url}/dags/digits")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
-    form.get_by_text("Search").wait_for()  # a section of the study's fields
+    form.get_by_text("Search", exact=True).click()  # a section of the study's fields
     trials = form.locator("input[name='element_trials']")
     trials.fill("4")
     trials.press("Tab")

@@ -10,7 +10,7 @@ import pytest
 
 from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import reading
+from hpo_ops.gateway import reading, rules
 from hpo_ops.gateway.studies import SegmentOverError, Studies
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
 from tests.studies import study_data
@@ -404,3 +404,53 @@ def test_patience_and_failures_end_a_study(
         studies.report(segment, [best])
         studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=9))
     assert studies.ledger.get(study_id).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "action"), [("asha", Action.STOP), ("asha_promoting", Action.PAUSE)]
+)
+def test_what_a_trial_was_asked_stands_although_it_trains_on(
+    studies: Studies, scheduler: str, action: Action
+) -> None:
+    study_id = start(
+        studies,
+        flow="rolling",
+        trials=3,
+        parallelism=3,
+        scheduler={"name": scheduler, "max_steps": 9},
+    )
+    segments = []
+    for number in range(3):
+        turn = studies.turn(study_id, number, key="a")
+        assert turn.assignment is not None
+        segments.append(turn.assignment.segment)
+        first = Report(step=1, metrics={"accuracy": 0.9 - number / 10})
+        answer = studies.report(turn.assignment.segment, [first])
+    assert answer.action is action
+    late = Report(step=2, metrics={"accuracy": 0.99})
+    assert studies.report(segments[-1], [late]) == answer
+    assert studies.report(segments[-1], []) == answer
+
+
+def test_a_trial_that_trained_past_its_rung_waits_for_its_promotion(studies: Studies) -> None:
+    study_id = start(
+        studies,
+        flow="rolling",
+        trials=6,
+        parallelism=1,
+        scheduler={"name": "asha_promoting", "max_steps": 9},
+    )
+    for number in range(3):
+        turn = studies.turn(study_id, number, key="a")
+        assert turn.assignment is not None
+        segment = turn.assignment.segment
+        for step in (1, 2):  # the decision at step 1 is heard after step 2
+            studies.report(segment, [Report(step=step, metrics={"accuracy": 0.5 - number / 10})])
+        studies.finish(segment, Result(outcome=Outcome.PAUSED, step=2))
+    with studies.ledger.study(study_id) as session:
+        granted, _ = rules.fill_places(session, 1)
+    assert granted == [0]  # the best of three is promoted; the others wait
+    with studies.ledger.study(study_id) as session:
+        session.move_trial(0, TrialState.COMPLETED, "done")
+        granted, _ = rules.fill_places(session, 1)
+    assert granted == [3]  # a new one, none of those that wait

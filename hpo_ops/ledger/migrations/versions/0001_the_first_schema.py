@@ -179,6 +179,8 @@ def upgrade() -> None:
         sa.Column("from_step", sa.Integer(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
+        sa.Column("asked", sa.Text(), nullable=True),
+        sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
         sa.Column("step", sa.Integer(), nullable=True),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
