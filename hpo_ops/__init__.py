@@ -1,3 +1,3 @@
-"""Hyperparameter studies as Airflow DAGs: each trial a pod, every decision explained."""
+"""Hyperparameter studies as Airflow DAGs: each trial in the grid, every decision explained."""
 
 __version__ = "0.1.0"
