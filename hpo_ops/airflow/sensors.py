@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+LOOK_SECONDS = 60.0
+"""How often a rolling study is compared with its tasks."""
+ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
+
+
 class EarlyStopSensor(BaseSensorOperator):
     """Ends a study: what has not started is skipped, and `publish` comes next.
 
@@ -48,6 +53,8 @@ class EarlyStopSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
+        if self.trial_task is not None:
+            self._abandon_lost(context, gateway, study, self.trial_task)
         verdict = gateway.verdict(study.id)
         if verdict.kind is not VerdictKind.STOP and (reason := self._user_reason(gateway, study)):
             gateway.stop(study.id, reason)
@@ -57,7 +64,11 @@ class EarlyStopSensor(BaseSensorOperator):
         if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
             looks_often = study.criterion is not None or not is_rolling
             self.defer(
-                trigger=TurnTrigger(study_id=study.id, seen=verdict.seen if looks_often else None),
+                trigger=TurnTrigger(
+                    study_id=study.id,
+                    seen=verdict.seen if looks_often else None,
+                    timeout_seconds=LOOK_SECONDS if is_rolling else None,
+                ),
                 method_name="resume",
             )
         if verdict.kind is VerdictKind.STOP:
@@ -79,6 +90,22 @@ class EarlyStopSensor(BaseSensorOperator):
         if skipped:
             context["ti"].xcom_push(key="return_value", value=verdict.to_dict())
             raise DownstreamTasksSkipped(tasks=skipped)
+
+    def _abandon_lost(
+        self, context: Context, gateway: GatewayClient, study: StudyHandle, task_id: str
+    ) -> None:
+        """Fails trials whose tasks have ended without a word, for example marked by a person."""
+        states = context["ti"].get_task_states(
+            dag_id=self.dag_id, task_ids=[task_id], run_ids=[context["run_id"]]
+        )
+        prefix = f"{task_id}_"
+        ended = [
+            int(name.removeprefix(prefix))
+            for name, state in states.get(context["run_id"], {}).items()
+            if state in ENDED and name.startswith(prefix)
+        ]
+        for number in gateway.abandon(study.id, ended) if ended else ():
+            self.log.warning("trial %d has lost its task and counts as failed", number)
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
         """What the user's own criterion says: a reason, or whether to stop."""

@@ -85,23 +85,40 @@ class TurnTrigger(BaseTrigger):
         study_id: The study.
         trial: The trial; None waits for the study as a whole.
         seen: For a study: trials that had ended before; None waits for the study's end.
+        timeout_seconds: Fires after so long in any case; None waits as long as it takes.
     """
 
     def __init__(
-        self, *, study_id: int, trial: int | None = None, seen: int | None = None
+        self,
+        *,
+        study_id: int,
+        trial: int | None = None,
+        seen: int | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
         super().__init__()
         self.study_id = study_id
         self.trial = trial
         self.seen = seen
+        self.timeout_seconds = timeout_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         kind = type(self)
         path = f"{kind.__module__}.{kind.__qualname__}"
-        return path, {"study_id": self.study_id, "trial": self.trial, "seen": self.seen}
+        return path, {
+            "study_id": self.study_id,
+            "trial": self.trial,
+            "seen": self.seen,
+            "timeout_seconds": self.timeout_seconds,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        answer = await _listener.wait((self.study_id, self.trial, self.seen))
+        wait = _listener.wait((self.study_id, self.trial, self.seen))
+        try:
+            answer = await asyncio.wait_for(wait, self.timeout_seconds)
+        except TimeoutError:
+            yield TriggerEvent({"reason": "time to look again"})
+            return
         if answer["score"] is not None:
             yield TaskSkippedEvent(xcoms={"return_value": answer["score"]})
         else:

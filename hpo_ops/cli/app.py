@@ -25,7 +25,7 @@ from hpo_ops.stack import Stack, StackError, Update
 
 app = typer.Typer(
     name="hpo",
-    help="Hyperparameter studies as Airflow DAGs: each trial in the grid, every decision explained.",
+    help="Hyperparameter studies as Airflow DAGs, every decision explained.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

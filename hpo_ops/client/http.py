@@ -147,6 +147,10 @@ class GatewayClient:
         path = f"/studies/{study_id}/trials/{trial}/turn"
         return Turn.from_dict(self.request("POST", path, key=key))
 
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
+        return lost
+
     def finish_segment(self, segment: str, result: Result) -> None:
         self.request("POST", f"/segments/{segment}/result", result.to_dict())
 

@@ -77,6 +77,12 @@ def turn(study_id: int, trial: int, key: str, studies: Service) -> Turn:
     return studies.turn(study_id, trial, key)
 
 
+@tasks.post("/studies/{study_id}/abandon")
+def abandon(study_id: int, numbers: list[int], studies: Service) -> list[int]:
+    """Fails trials whose tasks have ended for good, and returns their numbers."""
+    return studies.abandon(study_id, numbers)
+
+
 @tasks.post("/ready")
 def ready(waiting: list[Waiting], studies: Service) -> list[Waiting]:
     """Those of the waiting whose turn may have come."""

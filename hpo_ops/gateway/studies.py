@@ -259,10 +259,12 @@ class Studies:
         if session.record.state is StudyState.PAUSED:
             return []
         finished = session.view.finished
+        is_rounds = session.record.config.flow is Flow.ROUNDS  # waits only while it is paused
         answers = [
-            Waiting(study_id=study_id, seen=finished, reason="a trial has ended")
+            Waiting(study_id=study_id, seen=finished, reason="the study has news")
             for item in waiting
-            if item.trial is None and item.seen is not None and finished > item.seen
+            if item.trial is None
+            and (is_rounds or (item.seen is not None and finished > item.seen))
         ]
         free = leases.free(
             session.connection,
@@ -281,6 +283,27 @@ class Studies:
             for number in numbers[: int(free)]
         ]
         return answers
+
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Fails those of the trials that still run although their tasks have ended for good.
+
+        Returns:
+            Their numbers.
+        """
+        lost = []
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            for number in [number for number in numbers if number in running]:
+                if segment := session.open_segment(number):
+                    over = Result(outcome=Outcome.PREEMPTED, reason="its task has ended")
+                    rules.end_segment(session, segment, over)
+                if session.view.trials[number].state is TrialState.RUNNING:
+                    reason = "its task has ended without a result"
+                    session.move_trial(number, TrialState.FAILED, reason)
+                    lost.append(number)
+            if lost:
+                rules.stop_if_due(session)
+        return lost
 
     # -- segments ----------------------------------------------------------------------------
 

@@ -454,3 +454,31 @@ def test_a_trial_that_trained_past_its_rung_waits_for_its_promotion(studies: Stu
         session.move_trial(0, TrialState.COMPLETED, "done")
         granted, _ = rules.fill_places(session, 1)
     assert granted == [3]  # a new one, none of those that wait
+
+
+def test_a_trial_whose_task_has_ended_for_good_fails_and_the_study_goes_on(
+    studies: Studies,
+) -> None:
+    study_id = start(studies, flow="rolling", trials=2, parallelism=1)
+    assert studies.turn(study_id, 0, key="a").kind is TurnKind.RUN
+    assert studies.turn(study_id, 1, key="a").kind is TurnKind.WAIT
+    assert studies.abandon(study_id, [0, 1]) == [0]
+    assert studies.abandon(study_id, [0, 1]) == []
+    assert studies.turn(study_id, 1, key="b").kind is TurnKind.RUN
+    with studies.ledger.study(study_id) as session:
+        row = session.trial(0)
+    assert row is not None
+    assert (row.state, row.reason) == ("failed", "its task has ended without a result")
+
+
+def test_a_study_that_was_paused_between_rounds_goes_on(studies: Studies) -> None:
+    study_id = start(studies)
+    run_round(studies, study_id, 0)
+    studies.pause(study_id, "lunch")
+    verdict = studies.verdict(study_id)
+    assert verdict.kind is VerdictKind.WAIT
+    wait = [Waiting(study_id=study_id, seen=verdict.seen)]
+    assert studies.ready(wait) == []
+    studies.resume(study_id)
+    assert [answer.trial for answer in studies.ready(wait)] == [None]
+    assert studies.verdict(study_id).kind is VerdictKind.GO_ON
