@@ -49,6 +49,7 @@ class TrialOperator(BaseOperator):
         self.hyperparameters = hyperparameters or {}
         self._score: Score | None = None
         self._runner: LocalRunner | None = None
+        self._is_killed = False
 
     @property
     def label(self) -> str:
@@ -66,6 +67,8 @@ class TrialOperator(BaseOperator):
             turn = gateway.turn(study.id, self.number, key=uuid.uuid4().hex)
             if turn.kind is TurnKind.RUN:
                 self._run(gateway, study, turn)
+                if self._is_killed:
+                    raise RuntimeError("the task was told to end; another try goes on")
             elif turn.kind is TurnKind.DONE:
                 return self._end(context, turn)
             elif turn.is_next and time.monotonic() < give_up_at:
@@ -82,6 +85,7 @@ class TrialOperator(BaseOperator):
         return self.execute(context)
 
     def on_kill(self) -> None:
+        self._is_killed = True
         if self._runner is not None:
             self._runner.terminate()
 

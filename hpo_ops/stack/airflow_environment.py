@@ -44,6 +44,9 @@ def airflow_environment(
             "scheduler_idle_sleep_time": "0.1",
             # A worker that was killed is missed after this long, and its task tried again.
             "task_instance_heartbeat_timeout": "90",
+            # The same for the tasks of a scheduler that was killed.
+            "scheduler_health_check_threshold": "20",
+            "orphaned_tasks_check_interval": "30",
         },
         "workers": {
             # A task that has ended holds its place for up to this long.

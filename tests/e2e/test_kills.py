@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import psutil
 import pytest
@@ -22,11 +23,11 @@ def steps_of(lab: Lab, study: Progress) -> int:
 
 
 def kill_a_worker(lab: Lab) -> None:
-    """Kills the process of a task that trains, and the one that looks after it."""
+    """Kills the worker that looks after a task which trains."""
     for process in lab.stack.processes():
         try:
-            line = " ".join(process.cmdline())
-            if "task supervisor" in line or "airflow worker" in line.lower():
+            title = " ".join(process.cmdline()).strip()
+            if re.fullmatch(r"airflow worker -- [0-9a-f-]{36}", title) and process.children():
                 process.kill()
                 return
         except (psutil.NoSuchProcess, psutil.AccessDenied):
