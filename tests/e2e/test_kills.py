@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from typing import Any
 
 import psutil
 import pytest
@@ -22,17 +22,17 @@ def steps_of(lab: Lab, study: Progress) -> int:
     return sum(trial.step for trial in lab.session.gateway.trials(study.id))
 
 
-def kill_a_worker(lab: Lab) -> None:
-    """Kills the worker that looks after a task which trains."""
+def kill_worker_of(lab: Lab, instance: dict[str, Any]) -> None:
+    """Kills the worker that looks after a task instance."""
+    title = f"airflow worker -- {instance['id']}"
     for process in lab.stack.processes():
         try:
-            title = " ".join(process.cmdline()).strip()
-            if re.fullmatch(r"airflow worker -- [0-9a-f-]{36}", title) and process.children():
+            if " ".join(process.cmdline()).strip() == title:
                 process.kill()
                 return
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    raise AssertionError("no worker runs")
+    raise AssertionError(f"there is no process {title!r}")
 
 
 def test_a_study_survives_a_kill_of_everything(lab: Lab) -> None:
@@ -101,7 +101,12 @@ def test_a_killed_worker_costs_its_trial_no_more_than_a_checkpoint(lab: Lab) -> 
     run_id = lab.trigger(name)
     study: Progress = wait_for(lambda: _find(lab, name, run_id), seconds=120, what="the study")
     wait_for(lambda: steps_of(lab, study) >= 3, seconds=120, what="three steps")
-    kill_a_worker(lab)
+    first = next(
+        item
+        for item in lab.instances(name, run_id)
+        if item["task_id"] == "trial" and item["map_index"] == 0
+    )
+    kill_worker_of(lab, first)
     assert lab.wait(name, run_id, seconds=400) == "success"
     trials = lab.session.gateway.trials(study.id)
     assert {trial.state.value for trial in trials} == {"completed"}
