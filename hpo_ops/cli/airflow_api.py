@@ -10,7 +10,7 @@ import httpx
 
 from hpo_ops.cli.errors import CommandError
 
-_PAGE = 200
+_PAGE = 100  # the most that Airflow gives by default
 
 
 class AirflowApi:

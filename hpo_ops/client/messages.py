@@ -200,3 +200,6 @@ class TrialSummary(Message):
     seconds: float | None
     metrics: Metrics = field(default_factory=dict)
     is_feasible: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", TrialState(self.state))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules
@@ -62,10 +62,15 @@ class Proposals:
             )
             .order_by(trials.c.number)
         )
+        if not self._numbers(query):
+            return
+        with self.ledger.asking(study_id):  # two that tell of one trial would get in their way
+            for number in self._numbers(query):
+                self._tell_one(study_id, number)
+
+    def _numbers(self, query: Select[int]) -> list[int]:
         with self.ledger.engine.connect() as connection:
-            numbers = list(connection.execute(query).scalars())
-        for number in numbers:
-            self._tell_one(study_id, number)
+            return list(connection.execute(query).scalars())
 
     def _tell_one(self, study_id: int, number: int) -> None:
         with self.ledger.study(study_id) as session:

@@ -482,3 +482,20 @@ def test_a_study_that_was_paused_between_rounds_goes_on(studies: Studies) -> Non
     studies.resume(study_id)
     assert [answer.trial for answer in studies.ready(wait)] == [None]
     assert studies.verdict(study_id).kind is VerdictKind.GO_ON
+
+
+def test_results_that_are_told_at_the_same_time_are_told_once(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies, flow="rolling", trials=6, parallelism=6)
+    for number in range(6):
+        turn = studies.turn(study_id, number, key="a")
+        assert turn.assignment is not None
+        segment = turn.assignment.segment
+        studies.report(segment, [Report(step=9, metrics={"accuracy": number / 10})])
+        studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=9))
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: studies.proposals.tell(study_id), range(6)))
+    key = studies.ledger.get(study_id).key
+    seen = optuna.load_study(study_name=key, storage=database).trials
+    assert [trial.value for trial in seen] == [number / 10 for number in range(6)]
