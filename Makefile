@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 			"make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python $(UV_LINKS) \
+	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python $(UV_LINKS) \
 		--constraint constraints.txt --editable '.[$(EXTRAS)]' --group dev
 	@touch $@
 
@@ -76,7 +76,7 @@ browser: # The tests of the UI need chromium; without it they are skipped
 		fi; }
 
 constraints: install ## Pins the newest versions of all dependencies in constraints.txt
-	echo uv | $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url \
+	echo uv | $(BIN)/uv pip compile --quiet --system-certs --upgrade --no-header --no-annotate --no-emit-index-url \
 		--no-emit-find-links --python $(BIN)/python $(UV_LINKS) --all-extras --group dev \
 		pyproject.toml - --output-file constraints.new
 	sed -E 's/\+[a-z0-9.]+$$//' constraints.new > constraints.txt && rm constraints.new
