@@ -9,6 +9,9 @@ from pathlib import Path
 
 PASSED_ON = {
     "HOME",
+    # By these a stack finds what it has started, and ends it.
+    "HPO_STACK_ID",
+    "HPO_STACK_PART",
     "LANG",
     "LANGUAGE",
     "LD_LIBRARY_PATH",
