@@ -26,6 +26,7 @@ from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.airflow.trigger_form import GENERIC_CEILING, form_of, generic_form
 from hpo_ops.config import Flow, StudyConfig, StudyError, load_study
+from hpo_ops.schedulers import PAUSING
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
@@ -111,7 +112,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
 
     def body(prepare: PrepareOperator) -> list[Any]:
         if is_rolling:
-            return _add_rolling(prepare, study.ceiling)
+            return _add_rolling(prepare, _most_started(study))
         return _add_rounds(prepare, study)
 
     return _frame(
@@ -134,7 +135,7 @@ def build_generic_dag() -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
     return _frame(
         GENERIC,
-        lambda prepare: _add_rolling(prepare, GENERIC_CEILING),
+        lambda prepare: _add_rolling(prepare, None),
         config=None,
         outlet=AssetAlias("hpo/best"),
         params=generic_form(),
@@ -232,13 +233,23 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
     return sample, early_stop
 
 
-def _add_rolling(prepare: PrepareOperator, ceiling: int) -> list[Any]:
-    """Trials without a barrier: instance i is trial i, one more than can run waits in line."""
+def _most_started(study: StudyConfig) -> int | None:
+    """Most trials whose tasks may have started and not ended; None for all.
+
+    One more than can run waits in line. A paused trial's task stays deferred, so that where
+    trials pause (or a user's scheduler may pause them) any number can be needed.
+    """
+    may_pause = study.scheduler.name in PAUSING or ":" in study.scheduler.name
+    return None if may_pause else study.ceiling + 1
+
+
+def _add_rolling(prepare: PrepareOperator, most_started: int | None) -> list[Any]:
+    """Trials without a barrier: instance i is trial i."""
     trial = TrialOperator.partial(
         task_id="trial",
         study=prepare.study,
         map_index_template="{{ task.label }}",
-        max_active_tis_per_dagrun=ceiling + 1,
+        max_active_tis_per_dagrun=most_started,
     ).expand(number=prepare.output)
     early_stop = EarlyStopSensor(
         task_id="early_stop",

@@ -58,6 +58,13 @@ def test_a_rolling_study_has_no_barrier() -> None:
     assert trial.max_active_tis_per_dagrun == 9
 
 
+def test_trials_that_may_pause_are_all_started_when_needed() -> None:
+    scheduler = {"name": "asha_promoting", "max_steps": 9}
+    dag = build_dag(parse_study(study_data(scheduler=scheduler, trials=8), source="test"))
+    # Each paused trial stays deferred and counts: any limit could keep new ones from starting.
+    assert dag.get_task("trial").max_active_tis_per_dagrun is None
+
+
 def test_a_reproducible_study_has_rounds_for_every_rung() -> None:
     study = parse_study(study_data(trials=6, parallelism=3, reproducible=True), source="test")
     # Rungs 1, 3, 9: at the worst every trial passes each of them.
