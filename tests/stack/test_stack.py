@@ -213,5 +213,5 @@ def test_an_interrupted_start_leaves_nothing_behind(
         # As a terminal does: to the whole foreground group.
         os.killpg(child.pid, number)
 
-        assert child.wait(60) == (130 if number is signal.SIGINT else 143)
+        assert child.wait(180) == (130 if number is signal.SIGINT else 143)
     assert Stack(root).processes() == []
