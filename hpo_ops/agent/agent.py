@@ -160,9 +160,11 @@ class Agent:
             if steps and steps[-1] > self._assignment.from_step:
                 self._uploader.offer(steps[-1])
             uploading = self._uploader.uploading
-            self._announcements += self._uploader.finished()
-            if self._uploader.failure is not None and self._failure is None:
-                self._fail(self._uploader.failure)
+            for settled in self._uploader.settled():
+                if isinstance(settled, Checkpoint):
+                    self._announcements.append(settled)
+                elif self._failure is None:
+                    self._fail(str(settled))
         for step in steps[:-1]:
             if step != uploading:
                 shutil.rmtree(self._workspace.checkpoint(step), ignore_errors=True)

@@ -31,7 +31,6 @@ class Uploader:
 
     Attributes:
         uploading: The step that is being uploaded, or None.
-        failure: Why a checkpoint can never be uploaded, or None.
     """
 
     def __init__(self, upload: Upload, folder: Callable[[int], Path]) -> None:
@@ -41,10 +40,9 @@ class Uploader:
         self._wanted: int | None = None
         self._done = 0
         self._thread: threading.Thread | None = None
-        self._finished: SimpleQueue[Checkpoint] = SimpleQueue()
+        self._settled: SimpleQueue[Checkpoint | BadCheckpointError] = SimpleQueue()
         self._is_closed = False
         self.uploading: int | None = None
-        self.failure: str | None = None
 
     def offer(self, step: int) -> None:
         """Asks for the checkpoint of a step, unless a newer one is asked for or there."""
@@ -63,7 +61,7 @@ class Uploader:
     def is_idle(self) -> bool:
         """Whether there is nothing left to upload, nor to tell of what was."""
         with self._changed:
-            return (self._wanted is None and self._finished.empty()) or self._is_closed
+            return (self._wanted is None and self._settled.empty()) or self._is_closed
 
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Waits until there is nothing left to upload; whether that came about."""
@@ -72,14 +70,17 @@ class Uploader:
                 lambda: self._wanted is None or self._is_closed, timeout_seconds
             )
 
-    def finished(self) -> list[Checkpoint]:
-        """The checkpoints that came to be whole in the store since the last call."""
-        finished = []
+    def settled(self) -> list[Checkpoint | BadCheckpointError]:
+        """What came of the uploads that ended since the last call.
+
+        A checkpoint is whole in the store; an error says why one can never get there.
+        """
+        settled = []
         while True:
             try:
-                finished.append(self._finished.get_nowait())
+                settled.append(self._settled.get_nowait())
             except Empty:
-                return finished
+                return settled
 
     def close(self) -> None:
         """Starts no more uploads."""
@@ -91,9 +92,9 @@ class Uploader:
         delay = 0.1
         while (step := self._next()) is not None:
             try:
-                self._finished.put(self._upload(step, self._folder(step)))
+                self._settled.put(self._upload(step, self._folder(step)))
             except BadCheckpointError as error:
-                self.failure = str(error)
+                self._settled.put(error)
             except STORE_ERRORS as error:
                 logger.warning("checkpoint %d was not uploaded, trying again: %s", step, error)
                 self._pause(delay)

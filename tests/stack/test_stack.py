@@ -23,9 +23,14 @@ from tests.stack.airflow_options import unknown_options
 pytestmark = pytest.mark.e2e
 
 
+def a_folder() -> Path:
+    """Not pytest's: another run of pytest as root would close that to PostgreSQL's user."""
+    return Path(tempfile.mkdtemp(prefix="hpo-stack-"))
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    folder = Path(tempfile.mkdtemp(prefix="hpo-stack-"))
+    folder = a_folder()
     (folder / "dags").mkdir()
     # A path that is too long for a unix socket.
     root = folder / ("long-" * 20) / ".hpo"
@@ -197,10 +202,9 @@ def test_a_failed_start_names_the_part_and_stops_what_it_started(tmp_path: Path)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["postgres: starting", "triggerer: starting"])
-def test_an_interrupted_start_leaves_nothing_behind(
-    tmp_path: Path, number: signal.Signals, moment: str
-) -> None:
-    root = tmp_path / ".hpo"
+def test_an_interrupted_start_leaves_nothing_behind(number: signal.Signals, moment: str) -> None:
+    folder = a_folder()
+    root = folder / ".hpo"
     command = [sys.executable, "-m", "hpo_ops.stack", "up", "--root", str(root), "--port", "0"]
     with subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.PIPE, text=True
@@ -215,3 +219,4 @@ def test_an_interrupted_start_leaves_nothing_behind(
 
         assert child.wait(180) == (130 if number is signal.SIGINT else 143)
     assert Stack(root).processes() == []
+    shutil.rmtree(folder, ignore_errors=True)
