@@ -1,7 +1,8 @@
 """Imports in the scheduler what tasks need, so that the processes it forks have it already.
 
-Importing KubernetesPodOperator alone costs each task process some seconds of CPU otherwise. Other
-processes of Airflow's fork no tasks, and import nothing here.
+Importing KubernetesPodOperator alone costs each task process some seconds of CPU otherwise, and
+building its first DAG as much again. Other processes of Airflow's fork no tasks, and import
+nothing here.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ def _preload() -> None:
             importlib.import_module(name)
         except Exception:  # a module that does not import must not stop Airflow
             logging.getLogger(__name__).warning("cannot preload %s", name, exc_info=True)
+    try:
+        importlib.import_module("hpo_ops.airflow.factory").rehearse()
+    except Exception:
+        logging.getLogger(__name__).warning("cannot build a DAG ahead", exc_info=True)
 
 
 if _is_scheduler():

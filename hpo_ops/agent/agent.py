@@ -73,8 +73,10 @@ class Agent:
         self._control = Control()
         self._failure: str | None = None
         self._is_refused = False
+        self._is_told = False
         self._delay = 0.0
-        self._try_at = self._beat_at = clock()
+        self._try_at = clock()
+        self._beat_at = self._try_at + HEARTBEAT_SECONDS
 
     @property
     def control(self) -> Control:
@@ -85,6 +87,11 @@ class Agent:
     def is_refused(self) -> bool:
         """Whether the gateway refused the token: nothing more is sent."""
         return self._is_refused
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the gateway has heard how the segment ended."""
+        return self._is_told
 
     def pump(self) -> bool:
         """Takes one turn: reads, sends what there is, writes down what comes back.
@@ -250,6 +257,7 @@ class Agent:
             except GatewayRefusedError as error:
                 self._give_up(error)
             else:
+                self._is_told = True
                 return
             if self._try_at >= deadline:
                 logger.warning("the gateway did not hear how the segment ended")

@@ -33,6 +33,9 @@ def connect_gateway() -> GatewayClient:
 def store_credentials() -> Credentials:
     """How to reach the checkpoint store; the worker's own AWS identity without a connection."""
     try:
+        connection = BaseHook.get_connection(STORE)
+        if connection.login and connection.password and not _needs_hook(connection):
+            return _plain_credentials(connection)
         hook = AwsBaseHook(aws_conn_id=STORE, client_type="s3")
         keys = hook.get_credentials()
         return Credentials(
@@ -45,6 +48,28 @@ def store_credentials() -> Credentials:
         )
     except AirflowNotFoundException:
         return Credentials.from_environment()
+
+
+_PLAIN = {"endpoint_url", "region_name"}
+"""Extras of an AWS connection with keys that say it all."""
+
+
+def _needs_hook(connection: Connection) -> bool:
+    """Whether there is more to it than two keys: a role, a profile, a token, a service's own."""
+    return bool(connection.extra_dejson.keys() - _PLAIN)
+
+
+def _plain_credentials(connection: Connection) -> Credentials:
+    """Without boto, whose session takes longer to make than a trial's start."""
+    extra = connection.extra_dejson
+    return Credentials(
+        access_key_id=connection.login or "",
+        secret_access_key=connection.password or "",
+        session_token=None,
+        endpoint=extra.get("endpoint_url"),
+        region=extra.get("region_name") or "us-east-1",
+        allow_http=Credentials.from_environment().allow_http,
+    )
 
 
 def default_store() -> str | None:

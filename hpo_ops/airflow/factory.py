@@ -25,7 +25,7 @@ from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.airflow.trigger_form import GENERIC_CEILING, form_of, generic_form
-from hpo_ops.config import Flow, StudyConfig, StudyError, load_study
+from hpo_ops.config import Flow, StudyConfig, StudyError, load_study, parse_study
 from hpo_ops.schedulers import PAUSING
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
@@ -41,7 +41,7 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
     """A DAG for each study file in a folder, by its name, and the generic one.
 
     A file that cannot be used does not keep the others from their DAGs: it gets one that says
-    what is wrong. A study that runs keeps its DAG, whatever becomes of its file.
+    what is wrong. A study that runs keeps its tasks, whatever becomes of its file.
 
     Args:
         folder: Where the study files are.
@@ -85,7 +85,29 @@ def _read_files(
         else:
             sources[name] = path
             found[name] = study, None
+            if name in running and _shape(running[name]) != _shape(study):
+                problem = f"{path}: was changed while a run of {name} goes on; wait for its end"
+                found[name] = running[name], problem
     return found
+
+
+def _shape(study: StudyConfig) -> tuple[Flow, int]:
+    """What of a study its DAG's tasks depend on."""
+    return study.flow, count_rounds(study) if study.flow is Flow.ROUNDS else 0
+
+
+def rehearse() -> None:
+    """Builds DAGs for nothing: a process that is forked after this builds its own at once."""
+    study = {
+        "name": "rehearsal",
+        "code": ".",
+        "command": "true",
+        "metric": {"name": "value", "direction": "maximize"},
+        "space": {"x": {"float": [0, 1]}},
+    }
+    for flow in Flow:
+        build_dag(parse_study({**study, "flow": flow.value}, source="rehearsal"))
+    build_generic_dag()
 
 
 def build_broken_dag(name: str, problem: str | None) -> DAG:

@@ -108,14 +108,16 @@ class TrialOperator(BaseOperator):
             warm=WarmStarter(),
         )
         with tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as folder:
-            result = run_segment(
+            end = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",
                 runner=self._runner,
                 gateway=SegmentClient(gateway.url, turn.token, assignment.segment),
                 checkpoints=open_checkpoints(study),
             )
-        gateway.finish_segment(assignment.segment, result)
+        result = end.result
+        if not end.is_told:
+            gateway.finish_segment(assignment.segment, result)
         self.log.info(
             "trial %d segment %s at step %d: %s",
             self.number,

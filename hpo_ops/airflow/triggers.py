@@ -47,14 +47,15 @@ class Listener:
                 self._waiting.pop(key, None)
 
     async def _listen(self) -> None:
-        while self._waiting:
-            try:
-                await self._ask()
-            except (httpx.HTTPError, ValueError) as error:
-                logger.warning("the gateway is away: %s", error)
-            await asyncio.sleep(POLL_SECONDS)
+        async with httpx.AsyncClient(timeout=30) as client:
+            while self._waiting:
+                try:
+                    await self._ask(client)
+                except (httpx.HTTPError, ValueError) as error:
+                    logger.warning("the gateway is away: %s", error)
+                await asyncio.sleep(POLL_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _ask(self, client: httpx.AsyncClient) -> None:
         url, token = gateway_address(await BaseHook.aget_connection(GATEWAY))
         keys = {(study_id, trial): seen for study_id, trial, seen in self._waiting}
         body = [
@@ -62,8 +63,7 @@ class Listener:
             for (study_id, trial), seen in keys.items()
         ]
         headers = {"Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as client:
-            answer = await client.post(f"{API}/ready", json=body)
+        answer = await client.post(f"{url}{API}/ready", json=body, headers=headers)
         answer.raise_for_status()
         for item in answer.json():
             for key, futures in self._waiting.items():

@@ -362,8 +362,13 @@ class StudyConfig(Model):
 
     @property
     def ceiling(self) -> int:
-        """The highest parallelism that the study's DAG is made for."""
-        return self.max_parallelism or 2 * self.parallelism
+        """The highest parallelism that the study's DAG is made for.
+
+        In a rolling study each place above its parallelism is a task that starts only to wait.
+        """
+        if self.max_parallelism is not None:
+            return self.max_parallelism
+        return self.parallelism if self.flow is Flow.ROLLING else 2 * self.parallelism
 
     def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
         """The study with some keys changed.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, select
-
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules
-from hpo_ops.ledger import Ledger, StudyRecord
-from hpo_ops.ledger.schema import trials
+from hpo_ops.ledger import Ledger, StudyRecord, StudySession
 from hpo_ops.samplers.search import Search, open_storage
 
 if TYPE_CHECKING:
@@ -30,63 +28,38 @@ class Proposals:
     def _storage(self) -> BaseStorage:
         return open_storage(self.ledger.engine.url.render_as_string(hide_password=False))
 
-    def propose(self, study_id: int, numbers: Sequence[int]) -> None:
-        """Gives parameters to those of the trials that have none yet.
+    @contextmanager
+    def proposed(self, study_id: int, numbers: Sequence[int]) -> Iterator[StudySession]:
+        """The transaction in which trials that had no parameters get them.
 
-        The trial is reserved in the ledger before Optuna is asked, so that an ask that crashed
-        is found again and gives the same answer.
+        Before that, Optuna is told of every finished trial that it has not heard of, by number.
+        A trial is reserved in the ledger before Optuna is asked: what was cut short is found
+        again, and asked and told again with the same answer.
         """
-        with self.ledger.study(study_id) as session:
-            record = session.record
-            rows = session.trials(numbers)
-            if all(row.params is not None for row in rows.values()):
-                return
         with self.ledger.asking(study_id):
             with self.ledger.study(study_id) as session:
+                record = session.record
+                untold = [(row, session.curve(row.number)) for row in session.untold()]
                 rows = session.trials(numbers)
             search = self.search(record)
-            for number in sorted(number for number, row in rows.items() if row.params is None):
-                params = search.ask(number)
-                with self.ledger.study(study_id) as session:
+            for row, curve in untold:
+                _tell(search, record, row, curve)
+            asked = {
+                number: search.ask(number)
+                for number, row in sorted(rows.items())
+                if row.params is None
+            }
+            with self.ledger.study(study_id) as session:
+                session.mark_told([row.number for row, _ in untold])
+                for number, params in asked.items():
                     session.propose(number, params)
                     rules.refuse_if_impossible(session, number)
+                yield session
 
     def tell(self, study_id: int) -> None:
-        """Tells Optuna of every finished trial that it has not heard of, by number."""
-        query = (
-            select(trials.c.number)
-            .where(
-                trials.c.study_id == study_id,
-                trials.c.told.is_(False),
-                trials.c.state.in_([state.value for state in TrialState if state.is_finished]),
-            )
-            .order_by(trials.c.number)
-        )
-        if not self._numbers(query):
-            return
-        with self.ledger.asking(study_id):  # two that tell of one trial would get in their way
-            for number in self._numbers(query):
-                self._tell_one(study_id, number)
-
-    def _numbers(self, query: Select[int]) -> list[int]:
-        with self.ledger.engine.connect() as connection:
-            return list(connection.execute(query).scalars())
-
-    def _tell_one(self, study_id: int, number: int) -> None:
-        with self.ledger.study(study_id) as session:
-            record = session.record
-            row = session.trials([number])[number]
-            curve = session.curve(number)
-        if row.params is not None:
-            state = TrialState(row.state)
-            values = _values(record, row)
-            if state is TrialState.COMPLETED and values is None:
-                state = TrialState.FAILED
-            self.search(record).tell(
-                number, state, values=values, curve=curve, violations=row.violations or ()
-            )
-        with self.ledger.study(study_id) as session:
-            session.update_trial(number, told=True)
+        """Tells Optuna of every finished trial that it has not heard of."""
+        with self.proposed(study_id, []):
+            pass
 
     def search(self, record: StudyRecord) -> Search:
         """A study's search in Optuna."""
@@ -101,6 +74,18 @@ class Proposals:
             seed=config.seed,
             has_constraints=bool(config.constraints),
         )
+
+
+def _tell(
+    search: Search, record: StudyRecord, row: Row[Any], curve: Sequence[tuple[int, float]]
+) -> None:
+    if row.params is None:
+        return
+    state = TrialState(row.state)
+    values = _values(record, row)
+    if state is TrialState.COMPLETED and values is None:
+        state = TrialState.FAILED
+    search.tell(row.number, state, values=values, curve=curve, violations=row.violations or ())
 
 
 def _values(record: StudyRecord, row: Row[Any]) -> list[float] | None:

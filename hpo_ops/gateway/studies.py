@@ -86,8 +86,7 @@ class Studies:
                 session.add_round(round_number, numbers, reason)
             else:
                 numbers, reason = row.members, row.reason
-        self.proposals.propose(study_id, numbers)
-        with self.ledger.study(study_id) as session:
+        with self.proposals.proposed(study_id, numbers) as session:
             rows = session.trials(numbers)
         members = [
             {"trial": number, "params": rows[number].params, "until_step": rows[number].until_step}
@@ -107,8 +106,7 @@ class Studies:
             if row.collected_at is None:
                 self._close_round(session, numbers)
                 session.collect_round(round_number)
-        self.proposals.tell(study_id)
-        with self.ledger.study(study_id) as session:
+        with self.proposals.proposed(study_id, []) as session:
             rows = session.trials(numbers)
         return Group(
             round=round_number,
@@ -139,12 +137,13 @@ class Studies:
         """
         with self.ledger.study(study_id) as session:
             answer = self._settle_turn(session, number, key)
-        if answer is not None:
-            return answer
+            if answer is not None:
+                return answer
+            row = session.trials([number])[number]
+            if row.params is not None:
+                return self._begin(session, row, key)
         # Late binding: the sampler is asked when the trial starts, and knows every score so far.
-        self.proposals.tell(study_id)
-        self.proposals.propose(study_id, [number])
-        with self.ledger.study(study_id) as session:
+        with self.proposals.proposed(study_id, [number]) as session:
             row = session.trials([number])[number]
             if TrialState(row.state).is_finished:
                 return _done(row)
@@ -409,8 +408,7 @@ class Studies:
                 else:
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
-        self.proposals.tell(study_id)
-        with self.ledger.study(study_id) as session:
+        with self.proposals.proposed(study_id, []) as session:
             session.end(result)
 
 

@@ -88,6 +88,8 @@ trials = Table(
     Column("ended_at", DateTime(timezone=True)),
     _now(),
     UniqueConstraint("study_id", "number"),
+    Index("untold_trials", "study_id", "number", postgresql_where=text("NOT told")),
+    Index("asking_trials", "study_id", postgresql_where=text("asked_at IS NOT NULL")),
 )
 
 segments = Table(

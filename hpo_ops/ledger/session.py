@@ -62,7 +62,7 @@ class StudyRecord:
 
 
 class StudySession:
-    """Writes of one transaction. Reads of the view see them after `refresh`."""
+    """Writes of one transaction; the view has them too."""
 
     def __init__(
         self, connection: Connection, record: StudyRecord, view: LiveView, now: float
@@ -71,11 +71,14 @@ class StudySession:
         self.record = record
         self.now = now
         self._view = view
+        self._is_fresh = False
 
     @property
     def view(self) -> Study:
         """The study as policies see it, with everything written so far."""
-        self._view.refresh(self.connection, self.record.id)
+        if not self._is_fresh:
+            self._view.refresh(self.connection, self.record.id)
+            self._is_fresh = True  # nobody else writes while the study's row is locked
         return self._view.study
 
     def event(self, kind: EventKind, trial: int | None = None, **data: Any) -> None:
@@ -158,6 +161,32 @@ class StudySession:
             .order_by(table.c.number)
         )
         return {row.number: row for row in rows}
+
+    def untold(self) -> list[Row[Any]]:
+        """The rows of the finished trials of which the sampler has not heard, by number."""
+        table = schema.trials
+        finished = [state.value for state in TrialState if state.is_finished]
+        return list(
+            self.connection.execute(
+                select(table)
+                .where(
+                    table.c.study_id == self.record.id,
+                    table.c.told.is_(False),
+                    table.c.state.in_(finished),
+                )
+                .order_by(table.c.number)
+            )
+        )
+
+    def mark_told(self, numbers: Sequence[int]) -> None:
+        """The sampler has heard of these trials."""
+        if numbers:
+            table = schema.trials
+            self.connection.execute(
+                update(table)
+                .where(table.c.study_id == self.record.id, table.c.number.in_(numbers))
+                .values(told=True)
+            )
 
     def add_trial(self) -> int:
         """Reserves the next trial, without parameters yet."""
@@ -304,6 +333,7 @@ class StudySession:
         if not new:
             return
         metric = self.record.config.objective.name
+        self._is_fresh = False
         self.connection.execute(
             upsert(schema.reports).on_conflict_do_nothing(),
             [
@@ -345,4 +375,5 @@ class StudySession:
         return [(row.step, row.value) for row in rows]
 
     def _insert(self, table: Any, **values: Any) -> None:
+        self._is_fresh = self._is_fresh and table is not schema.events
         self.connection.execute(insert(table).values(study_id=self.record.id, **values))

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SKIPPED = {"hpo_ops", "__future__"}
 LATER = {"torch": "torch._dynamo"}
 """What a module imports only when it is first used; torch does so for its first optimiser."""
 
@@ -32,7 +31,7 @@ def third_party_imports(script: Path) -> list[Import]:
             local = _local_file(script.parent, module)
             if local is not None:
                 waiting.append(local)
-            elif top not in SKIPPED and top not in sys.stdlib_module_names:
+            elif top not in sys.stdlib_module_names:
                 found.setdefault(module, set()).update(names)
                 if top in LATER:
                     found.setdefault(LATER[top], set())

@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -22,6 +22,14 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 3.0
 
 
+@dataclass(frozen=True)
+class SegmentEnd:
+    """How a segment ended, and whether the gateway has heard of it."""
+
+    result: Result
+    is_told: bool
+
+
 def run_segment(
     assignment: Assignment,
     *,
@@ -30,7 +38,7 @@ def run_segment(
     gateway: SegmentGateway,
     checkpoints: Checkpoints | None = None,
     finish_seconds: float = 120.0,
-) -> Result:
+) -> SegmentEnd:
     """Restores, trains, reports.
 
     The training goes on from the newest whole checkpoint up to ``from_step``: when the one of
@@ -45,7 +53,7 @@ def run_segment(
         finish_seconds: How long to try to get everything out at the end.
 
     Returns:
-        How the segment ended; the gateway was told the same, if it could be reached.
+        How the segment ended, and whether the gateway could be told.
 
     Raises:
         GatewayRefusedError: The segment belongs to someone else already.
@@ -69,7 +77,8 @@ def run_segment(
     assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
     workspace.prepare(assignment)
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
-    return runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
+    result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
+    return SegmentEnd(result, is_told=agent.is_told)
 
 
 def _with_signs_of_life(work: Callable[[], int | None], gateway: SegmentGateway) -> int | None:

@@ -59,11 +59,8 @@ class WarmStarter:
         script = _script(launch)
         if script is None:
             raise NotStartedError("not a plain Python script")
-        imports = third_party_imports(script)
-        if not imports:
-            raise NotStartedError("nothing to preload")
         try:
-            return self._start(launch, log, imports)
+            return self._start(launch, log, third_party_imports(script))
         except OSError as error:
             raise NotStartedError(str(error)) from error
 

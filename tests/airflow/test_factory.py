@@ -55,7 +55,10 @@ def test_a_rolling_study_has_no_barrier() -> None:
     assert set(dag.task_ids) == {"prepare", "trial", "early_stop", "publish", "finalize"}
     trial = dag.get_task("trial")
     # One more than can ever run: it waits in line.
-    assert trial.max_active_tis_per_dagrun == 9
+    assert trial.max_active_tis_per_dagrun == 5
+    raisable = study_data(flow="rolling", parallelism=4, max_parallelism=8)
+    dag = build_dag(parse_study(raisable, source="test"))
+    assert dag.get_task("trial").max_active_tis_per_dagrun == 9
 
 
 def test_trials_that_may_pause_are_all_started_when_needed() -> None:
@@ -86,6 +89,21 @@ def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     dags = build_dags(tmp_path)
     assert "broken" not in dags["a_good"].tags
     assert "a_good.yaml has that name already" in (dags["b_copy"].doc_md or "")
+
+
+def test_a_study_that_runs_keeps_its_tasks_when_its_file_is_changed(tmp_path: Path) -> None:
+    path = write(tmp_path, "good", trials=6, parallelism=2)
+    config = parse_study(yaml.safe_load(path.read_text()), source="test")
+    tasks = set(build_dags(tmp_path)["good"].task_ids)
+    RunningStudies().remember("good", "run-1", config.to_dict())
+    write(tmp_path, "good", trials=6, parallelism=2, seed=8)
+    assert "cannot be used" not in (build_dags(tmp_path)["good"].doc_md or "")
+    write(tmp_path, "good", trials=60, parallelism=2)
+    dag = build_dags(tmp_path)["good"]
+    assert set(dag.task_ids) == tasks
+    assert "was changed while a run of good goes on" in (dag.doc_md or "")
+    RunningStudies().forget("good", "run-1")
+    assert len(build_dags(tmp_path)["good"].task_ids) > len(tasks)
 
 
 @pytest.mark.parametrize("what", ["broken", "gone"])

@@ -17,9 +17,11 @@ from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
 
 TRAINING = Path(__file__).parent / "training"
+PATIENCE = 400.0
+"""Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
 
-def wait_for(question: Callable[[], Any], *, seconds: float, what: str) -> Any:
+def wait_for(question: Callable[[], Any], *, what: str, seconds: float = PATIENCE) -> Any:
     """Asks until the answer is true, and returns it."""
     give_up_at = time.monotonic() + seconds
     while not (answer := question()):
@@ -57,7 +59,7 @@ class Lab:
         }
         path = self.stack.dags / "studies" / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data), encoding="utf-8")
-        self.airflow.wait_for_dag(name, seconds=90)
+        self.airflow.wait_for_dag(name, seconds=PATIENCE)
         return name
 
     def trigger(self, name: str) -> str:
@@ -73,7 +75,7 @@ class Lab:
         assert found, done.stdout
         return found.group()
 
-    def wait(self, name: str, run_id: str, *, seconds: float = 240) -> str:
+    def wait(self, name: str, run_id: str, *, seconds: float = 600) -> str:
         """Waits for the end of a run and returns its state."""
 
         def ended() -> str | None:

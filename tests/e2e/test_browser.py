@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.airflow import Lab, wait_for
+from tests.e2e.airflow import PATIENCE, Lab, wait_for
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.e2e
@@ -50,7 +50,7 @@ def page(lab: Lab) -> Iterator[playwright.Page]:
 
 
 def test_the_demo_study_runs_by_the_trigger_button(lab: Lab, page: playwright.Page) -> None:
-    lab.airflow.wait_for_dag("digits", seconds=90)
+    lab.airflow.wait_for_dag("digits", seconds=PATIENCE)
     page.goto(f"{lab.stack.url}/dags/digits")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
@@ -64,7 +64,7 @@ def test_the_demo_study_runs_by_the_trigger_button(lab: Lab, page: playwright.Pa
         runs = lab.airflow.request("GET", "/dags/digits/dagRuns")["dag_runs"]
         return runs[0]["dag_run_id"] if runs else None
 
-    run_id = wait_for(newest, seconds=60, what="the DAG run")
+    run_id = wait_for(newest, what="the DAG run")
     assert lab.wait("digits", run_id) == "success"
     study = lab.study("digits", run_id)
     assert study.trials == 4

@@ -45,8 +45,8 @@ def test_a_study_survives_a_kill_of_everything(lab: Lab) -> None:
         space={"x": {"float": [-1, 1]}, "pause": {"choices": [2.0]}},
     )
     run_id = lab.trigger(name)
-    study: Progress = wait_for(lambda: _find(lab, name, run_id), seconds=120, what="the study")
-    wait_for(lambda: steps_of(lab, study) >= 2, seconds=120, what="the first steps")
+    study: Progress = wait_for(lambda: _find(lab, name, run_id), what="the study")
+    wait_for(lambda: steps_of(lab, study) >= 2, what="the first steps")
 
     for part in (
         Part.TRIGGERER,
@@ -61,10 +61,9 @@ def test_a_study_survives_a_kill_of_everything(lab: Lab) -> None:
         before = steps_of(lab, study)
         wait_for(
             lambda before=before: steps_of(lab, study) > before or _is_over(lab, study),
-            seconds=240,
             what=f"a step after {part} was killed",
         )
-    assert lab.wait(name, run_id, seconds=600) == "success"
+    assert lab.wait(name, run_id) == "success"
 
     study = lab.study(name, run_id)
     trials = lab.session.gateway.trials(study.id)
@@ -99,15 +98,15 @@ def test_a_killed_worker_costs_its_trial_no_more_than_a_checkpoint(lab: Lab) -> 
         space={"x": {"float": [-1, 1]}, "pause": {"choices": [1.0]}},
     )
     run_id = lab.trigger(name)
-    study: Progress = wait_for(lambda: _find(lab, name, run_id), seconds=120, what="the study")
-    wait_for(lambda: steps_of(lab, study) >= 3, seconds=120, what="three steps")
+    study: Progress = wait_for(lambda: _find(lab, name, run_id), what="the study")
+    wait_for(lambda: steps_of(lab, study) >= 3, what="three steps")
     first = next(
         item
         for item in lab.instances(name, run_id)
         if item["task_id"] == "trial" and item["map_index"] == 0
     )
     kill_worker_of(lab, first)
-    assert lab.wait(name, run_id, seconds=400) == "success"
+    assert lab.wait(name, run_id) == "success"
     trials = lab.session.gateway.trials(study.id)
     assert {trial.state.value for trial in trials} == {"completed"}
     starts = [

@@ -30,7 +30,7 @@ def hpo(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**lab.stack.environment(), **address, "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 
@@ -43,7 +43,7 @@ def started(lab: Lab, name: str, run_id: str) -> Progress:
             return None
         return study if study.counts["running"] else None
 
-    found: Progress = wait_for(look, seconds=120, what=f"a running trial of {name}")
+    found: Progress = wait_for(look, what=f"a running trial of {name}")
     return found
 
 
@@ -83,14 +83,18 @@ def test_a_rolling_study_promotes_and_ends_with_its_best(lab: Lab) -> None:
 
 def test_pause_set_resume_and_stop_act_on_a_running_study(lab: Lab) -> None:
     name = lab.add_study(
-        "e2e_held", flow="rolling", trials=30, parallelism=1, scheduler=WHOLE, space=SLOW
+        "e2e_held",
+        flow="rolling",
+        trials=30,
+        parallelism=1,
+        max_parallelism=2,
+        scheduler=WHOLE,
+        space=SLOW,
     )
     run_id = lab.trigger(name)
     started(lab, name, run_id)
     assert hpo(lab, "pause", name, "--reason", "lunch").returncode == 0
-    wait_for(
-        lambda: not lab.study(name, run_id).counts["running"], seconds=60, what="nothing running"
-    )
+    wait_for(lambda: not lab.study(name, run_id).counts["running"], what="nothing running")
     assert lab.study(name, run_id).state == "paused"
     changed = hpo(lab, "set", name, "parallelism=2", "trials=4", "--json")
     assert json.loads(changed.stdout)["parallelism"] == 2
@@ -98,9 +102,7 @@ def test_pause_set_resume_and_stop_act_on_a_running_study(lab: Lab) -> None:
     assert refused.returncode == 1
     assert "parallelism is 9, but must be 2 or less" in refused.stderr
     assert hpo(lab, "resume", name).returncode == 0
-    wait_for(
-        lambda: lab.study(name, run_id).counts["running"] == 2, seconds=60, what="two at once"
-    )
+    wait_for(lambda: lab.study(name, run_id).counts["running"] == 2, what="two at once")
     assert hpo(lab, "stop", name, "--reason", "enough").returncode == 0
     assert lab.wait(name, run_id) == "success"
     study = lab.study(name, run_id)

@@ -126,7 +126,7 @@ def test_a_training_killed_in_the_middle_goes_on_from_its_last_checkpoint(lab: L
         steps = [trial["step"] for trial in trials_of(lab, study)]
         return study if steps and steps[0] >= 3 else None
 
-    study = wait_for(after_step_three, seconds=120, what="step 3 of the first trial")
+    study = wait_for(after_step_three, what="step 3 of the first trial")
     (training,) = trainings(lab)
     os.kill(training.pid, signal.SIGKILL)
     assert lab.wait(name, run_id) == "success"
@@ -156,7 +156,7 @@ def test_a_stopped_study_ends_tidily_and_skips_the_rounds_that_are_left(lab: Lab
         space={"x": {"float": [-1, 1]}, "pause": {"choices": [0.3]}},
     )
     run_id = lab.trigger(name)
-    wait_for(lambda: trainings(lab), seconds=120, what="a training")
+    wait_for(lambda: trainings(lab), what="a training")
     study = lab.study(name, run_id)
     lab.session.gateway.stop(study.id, "seen enough")
     assert lab.wait(name, run_id) == "success"

@@ -65,7 +65,7 @@ def test_a_killed_training_goes_on_with_exactly_the_same_numbers(
             runner=runners[-1],
             gateway=gateway,
             checkpoints=checkpoints,
-        ).outcome
+        ).result.outcome
 
     def kill(reports: list[Report]) -> Control:
         if len(reports) >= 3 and runners[-1].pid is not None:
@@ -92,14 +92,14 @@ def test_a_paused_trial_goes_on_where_it_was(
     first = run_segment(
         assignment(until_step=10**9), root=tmp_path / "hpo", runner=counter,
         gateway=gateway, checkpoints=checkpoints,
-    )  # fmt: skip
+    ).result  # fmt: skip
     assert first.outcome is Outcome.PAUSED
     assert gateway.checkpoints[-1].step == first.step
     second = FakeGateway()
     result = run_segment(
         assignment(from_step=first.step, until_step=first.step + 2), root=tmp_path / "hpo",
         runner=counter, gateway=second, checkpoints=checkpoints,
-    )  # fmt: skip
+    ).result  # fmt: skip
     assert result.outcome is Outcome.COMPLETED
     assert numbers(second.reports) == {
         step: {"accuracy": step * (step + 1) // 2} for step in (first.step + 1, first.step + 2)
@@ -113,7 +113,7 @@ def test_without_its_checkpoint_a_trial_begins_again(
     result = run_segment(
         assignment(from_step=5, until_step=6), root=tmp_path / "hpo", runner=counter,
         gateway=gateway, checkpoints=checkpoints,
-    )  # fmt: skip
+    ).result  # fmt: skip
     assert result.outcome is Outcome.COMPLETED
     assert list(numbers(gateway.reports)) == [1, 2, 3, 4, 5, 6]
 
@@ -132,7 +132,7 @@ def test_a_store_that_hangs_does_not_hold_up_a_training(
     result = run_segment(
         assignment(until_step=200), root=tmp_path / "hpo", runner=counter, gateway=gateway,
         checkpoints=checkpoints, finish_seconds=0.2,
-    )  # fmt: skip
+    ).result  # fmt: skip
     gate.set()
     assert result.outcome is Outcome.COMPLETED
     assert len(gateway.reports) == 200

@@ -119,6 +119,7 @@ def test_what_is_preloaded(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "part.py").write_text("import numpy\nif (")
     assert third_party_imports(script) == [
+        ("hpo_ops.sdk", ("trial",)),
         ("optional_thing", ()),
         ("sklearn.datasets", ()),
         ("torch", ("nn",)),

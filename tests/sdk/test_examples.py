@@ -52,7 +52,7 @@ class Example:
             runner=self.runner,
             gateway=gateway,
             checkpoints=self.checkpoints,
-        )
+        ).result
 
 
 @pytest.fixture(params=sorted(PARAMS))

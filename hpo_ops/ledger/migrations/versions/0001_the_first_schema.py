@@ -233,3 +233,19 @@ def upgrade() -> None:
         sa.UniqueConstraint("study_id", "number"),
         schema="ledger",
     )
+    op.create_index(
+        "untold_trials",
+        "trials",
+        ["study_id", "number"],
+        unique=False,
+        schema="ledger",
+        postgresql_where=sa.text("NOT told"),
+    )
+    op.create_index(
+        "asking_trials",
+        "trials",
+        ["study_id"],
+        unique=False,
+        schema="ledger",
+        postgresql_where=sa.text("asked_at IS NOT NULL"),
+    )
