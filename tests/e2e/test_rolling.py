@@ -14,7 +14,8 @@ from tests.e2e.airflow import TRAINING, Lab, wait_for
 
 pytestmark = pytest.mark.e2e
 
-SLOW = {"x": {"float": [-1, 1]}, "pause": {"choices": [0.3]}}
+SLOW = {"x": {"float": [-1, 1]}, "pause": {"choices": [3.0]}}
+"""Trials that last long enough for a person to act on them."""
 WHOLE = {"name": "default", "max_steps": 9}
 
 
