@@ -1,8 +1,8 @@
-"""Imports in the scheduler what tasks need, so that the processes it forks have it already.
+"""Imports what tasks and DAG files need, so that the processes forked for them have it already.
 
-Importing KubernetesPodOperator alone costs each task process some seconds of CPU otherwise, and
-building its first DAG as much again. Other processes of Airflow's fork no tasks, and import
-nothing here.
+Importing KubernetesPodOperator alone costs each of them some seconds of CPU otherwise, and
+building its first DAG as much again. The scheduler forks tasks, the DAG processor a process for
+each look at a file; others fork nothing, and import nothing here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PRELOADED = (
 )
 
 
-def _is_scheduler() -> bool:
-    return sys.argv[1:2] == ["scheduler"]
+def _forks() -> bool:
+    return sys.argv[1:2] in (["scheduler"], ["dag-processor"])
 
 
 def _preload() -> None:
@@ -35,5 +35,5 @@ def _preload() -> None:
         logging.getLogger(__name__).warning("cannot build a DAG ahead", exc_info=True)
 
 
-if _is_scheduler():
+if _forks():
     _preload()

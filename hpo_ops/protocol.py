@@ -30,6 +30,8 @@ DIRECTORY_VARIABLE = "HPO_DIR"
 MARKER = "COMPLETE"
 """Name of the empty file that says that a checkpoint folder is whole; written last."""
 
+OUT_OF_MEMORY = "out of memory"
+"""How the reason of a segment begins that the kernel ended for its memory."""
 MAX_STEP = 2**31 - 1
 MAX_REASON = 4000
 

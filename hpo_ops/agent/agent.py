@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class Agent:
         self._is_refused = False
         self._is_told = False
         self._delay = 0.0
+        self._give_up_at = math.inf
         self._try_at = clock()
         self._beat_at = self._try_at + HEARTBEAT_SECONDS
 
@@ -120,17 +122,25 @@ class Agent:
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
         """
-        deadline = self._clock() + self._finish_seconds
-        while ((is_more := self.pump()) or self._has_work) and self._clock() < deadline:
+        self.flush()
+        result = self._judge(exit_code)
+        self._tell(result)
+        return result
+
+    def flush(self) -> None:
+        """Gets out what is left, in the time allowed."""
+        self.hurry(self._finish_seconds)
+        while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
             if not is_more:
                 self._wait_a_little()
         if self._uploader is not None:
             if not self._uploader.is_idle:
                 logger.warning("the last checkpoint was not uploaded in time")
             self._uploader.close()
-        result = self._judge(exit_code)
-        self._tell(result, deadline)
-        return result
+
+    def hurry(self, seconds: float) -> None:
+        """Everything must be out in so many seconds, if not earlier; safe in a signal handler."""
+        self._give_up_at = min(self._give_up_at, self._clock() + seconds)
 
     @property
     def _is_held_up(self) -> bool:
@@ -248,7 +258,7 @@ class Agent:
             last_line=read_last_line(self._workspace.log),
         )
 
-    def _tell(self, result: Result, deadline: float) -> None:
+    def _tell(self, result: Result) -> None:
         while not self._is_refused:
             try:
                 self._gateway.finish(result)
@@ -259,7 +269,7 @@ class Agent:
             else:
                 self._is_told = True
                 return
-            if self._try_at >= deadline:
+            if self._try_at >= self._give_up_at:
                 logger.warning("the gateway did not hear how the segment ended")
                 return
             self._wait(max(0.0, self._try_at - self._clock()))

@@ -15,7 +15,11 @@ GATEWAY = "hpo_gateway"
 """Connection of the gateway: host, port, schema, and a service token as its password."""
 STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
+KUBERNETES = "kubernetes_default"
+"""Connection of the cluster in which trials are pods."""
 STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
+POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
+"""Extras of the two connections: the addresses as pods reach them, where they differ."""
 
 
 def gateway_address(connection: Connection) -> tuple[str, str]:
@@ -50,7 +54,7 @@ def store_credentials() -> Credentials:
         return Credentials.from_environment()
 
 
-_PLAIN = {"endpoint_url", "region_name"}
+_PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT}
 """Extras of an AWS connection with keys that say it all."""
 
 
@@ -70,6 +74,34 @@ def _plain_credentials(connection: Connection) -> Credentials:
         region=extra.get("region_name") or "us-east-1",
         allow_http=Credentials.from_environment().allow_http,
     )
+
+
+def pod_gateway_url() -> str:
+    """The gateway's address, as pods reach it."""
+    connection = BaseHook.get_connection(GATEWAY)
+    url: str = connection.extra_dejson.get(POD_URL) or gateway_address(connection)[0]
+    return url
+
+
+def pod_store_environment() -> dict[str, str]:
+    """The store's variables for a pod; without keys the pod's own identity counts."""
+    credentials = store_credentials()
+    endpoint = credentials.endpoint
+    try:
+        extra = BaseHook.get_connection(STORE).extra_dejson
+        endpoint = extra.get(POD_ENDPOINT) or endpoint
+    except AirflowNotFoundException:
+        extra = {}
+    values = {
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        "AWS_REGION": credentials.region,
+        "AWS_ENDPOINT_URL_S3": endpoint,
+        # Who writes an address for pods down, means it.
+        "AWS_ALLOW_HTTP": "true" if credentials.allow_http or extra.get(POD_ENDPOINT) else None,
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def default_store() -> str | None:

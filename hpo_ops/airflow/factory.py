@@ -32,7 +32,8 @@ RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
-GENERIC = "hpo_study"
+GENERIC = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
 Body = Callable[[PrepareOperator], list[Any]]
 """Adds what is between `prepare` and `publish`, and returns what ends it."""
 
@@ -57,10 +58,11 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
                 else build_dag(study, problem=problem)
             )
     for name, study in running.items():
-        if name not in dags and name != GENERIC and only in (None, name):
+        if name not in dags and name not in GENERIC.values() and only in (None, name):
             dags[name] = build_dag(study, problem=f"the study file of {name} is gone")
-    if only in (None, GENERIC):
-        dags[GENERIC] = build_generic_dag()
+    for runner, name in GENERIC.items():
+        if only in (None, name):
+            dags[name] = build_generic_dag(runner)
     return dags
 
 
@@ -80,8 +82,8 @@ def _read_files(
         if name in sources:
             problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
             found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
-        elif name == GENERIC:
-            found[path.stem] = None, f"{path}: name is {name!r}, but that is the generic DAG's"
+        elif name in GENERIC.values():
+            found[path.stem] = None, f"{path}: name is {name!r}, but that is a generic DAG's"
         else:
             sources[name] = path
             found[name] = study, None
@@ -107,7 +109,8 @@ def rehearse() -> None:
     }
     for flow in Flow:
         build_dag(parse_study({**study, "flow": flow.value}, source="rehearsal"))
-    build_generic_dag()
+    for runner in GENERIC:
+        build_generic_dag(runner)
 
 
 def build_broken_dag(name: str, problem: str | None) -> DAG:
@@ -134,13 +137,14 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
 
     def body(prepare: PrepareOperator) -> list[Any]:
         if is_rolling:
-            return _add_rolling(prepare, _most_started(study))
+            return _add_rolling(prepare, study.runner, _most_started(study))
         return _add_rounds(prepare, study)
 
     return _frame(
         study.name,
         body,
         config=study.to_dict(),
+        runner=study.runner,
         problem=problem,
         outlet=best_asset(study.name),
         params=form_of(study),
@@ -153,18 +157,19 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
     )
 
 
-def build_generic_dag() -> DAG:
+def build_generic_dag(runner: str) -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
     return _frame(
-        GENERIC,
-        lambda prepare: _add_rolling(prepare, None),
+        GENERIC[runner],
+        lambda prepare: _add_rolling(prepare, runner, None),
         config=None,
+        runner=runner,
         outlet=AssetAlias("hpo/best"),
         params=generic_form(),
         publish_rule=TriggerRule.ALL_DONE,
         description="Runs the study that its trigger config holds.",
         tags=["hpo", Flow.ROLLING.value],
-        doc_md=_GENERIC_DOCUMENT,
+        doc_md=_GENERIC_DOCUMENT.format(dag_id=GENERIC[runner]),
         max_active_tasks=GENERIC_CEILING + 16,
     )
 
@@ -174,6 +179,7 @@ def _frame(
     body: Body,
     *,
     config: dict[str, Any] | None,
+    runner: str,
     problem: str | None = None,
     outlet: Asset | AssetAlias,
     params: dict[str, Param],
@@ -189,7 +195,7 @@ def _frame(
         params=params,
         **arguments,
     ) as dag:
-        prepare = PrepareOperator(task_id=PREPARE, config=config, problem=problem)
+        prepare = PrepareOperator(task_id=PREPARE, config=config, problem=problem, runner=runner)
         ends = body(prepare)
         publish = PublishOperator(
             task_id="publish",
@@ -236,9 +242,11 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         sample = SampleOperator(
             task_id="sample", study=handle, round_number=number, rounds_left=count - number
         )
-        trial = TrialOperator.partial(
-            task_id="trial", study=handle, map_index_template="{{ task.label }}"
-        ).expand_kwargs(sample.output)
+        trial = (
+            _trial_operator(study.runner)
+            .partial(task_id="trial", study=handle, map_index_template="{{ task.label }}")
+            .expand_kwargs(sample.output)
+        )
         collect = CollectOperator(
             task_id="collect",
             study=handle,
@@ -265,14 +273,28 @@ def _most_started(study: StudyConfig) -> int | None:
     return None if may_pause else study.ceiling + 1
 
 
-def _add_rolling(prepare: PrepareOperator, most_started: int | None) -> list[Any]:
+def _trial_operator(runner: str) -> Any:
+    """The operator of a runner's trials."""
+    if runner == "local":
+        return TrialOperator
+    # Imported here: only a study of pods needs it, and it takes seconds.
+    from hpo_ops.airflow.pod import TrialPodOperator
+
+    return TrialPodOperator
+
+
+def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None) -> list[Any]:
     """Trials without a barrier: instance i is trial i."""
-    trial = TrialOperator.partial(
-        task_id="trial",
-        study=prepare.study,
-        map_index_template="{{ task.label }}",
-        max_active_tis_per_dagrun=most_started,
-    ).expand(number=prepare.output)
+    trial = (
+        _trial_operator(runner)
+        .partial(
+            task_id="trial",
+            study=prepare.study,
+            map_index_template="{{ task.label }}",
+            max_active_tis_per_dagrun=most_started,
+        )
+        .expand(number=prepare.output)
+    )
     early_stop = EarlyStopSensor(
         task_id="early_stop",
         study=prepare.study,
@@ -291,6 +313,6 @@ def _document(study: StudyConfig, problem: str | None) -> str:
 _GENERIC_DOCUMENT = """Runs the study that its trigger config holds, rolling:
 
 ```
-airflow dags trigger hpo_study --conf '{"study": {"name": "quick", "code": "...", ...}}'
+airflow dags trigger {dag_id} --conf '{{"study": {{"name": "quick", "code": "...", ...}}}}'
 ```
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
@@ -15,10 +17,11 @@ from hpo_ops.airflow.connections import (
     default_store,
     store_credentials,
 )
+from hpo_ops.airflow.nodes import capacity_of
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.airflow.user_code import load_function
-from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store
+from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store, upload_code
 from hpo_ops.client import Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
 
@@ -49,16 +52,23 @@ class PrepareOperator(BaseOperator):
     Args:
         config: The study; None takes it from the trigger's ``study``.
         problem: What is wrong with the study's file: nothing new is started from it.
+        runner: Where the trials of the generic DAG run.
     """
 
     ui_color = "#e8eaf6"
 
     def __init__(
-        self, *, config: Mapping[str, Any] | None, problem: str | None = None, **kwargs: Any
+        self,
+        *,
+        config: Mapping[str, Any] | None,
+        problem: str | None = None,
+        runner: str = "local",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.problem = problem
+        self.runner = runner
 
     def execute(self, context: Context) -> list[int]:
         if self.problem:
@@ -67,20 +77,33 @@ class PrepareOperator(BaseOperator):
             config = self._study(context)
         except StudyError as error:
             raise AirflowFailException(str(error)) from error
-        study = connect_gateway().start_study(
-            StudyRequest(config=config.to_dict(), dag_id=self.dag_id, run_id=context["run_id"])
+        request = StudyRequest(
+            config=config.to_dict(),
+            dag_id=self.dag_id,
+            run_id=context["run_id"],
+            capacity=capacity_of(config),
         )
+        study = connect_gateway().start_study(request)
         try:
             open_checkpoints(study).complete(trial=0)
+            study = replace(study, archive=self._upload_code(study))
         except (*STORE_ERRORS, ValueError) as error:
             raise AirflowFailException(
-                f"the store {study.store} cannot be read: {error}"
+                f"the store {study.store} cannot be used: {error}"
             ) from error
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
+
+    def _upload_code(self, study: StudyHandle) -> str | None:
+        """Packed code for pods; it is uploaded only where it has changed."""
+        if study.runner == "local" or study.code is None:
+            return None
+        archive = upload_code(open_store(study.store, store_credentials()), Path(study.code))
+        self.log.info("code %s is %s", study.code, archive)
+        return archive
 
     @property
     def study(self) -> XComArg:
@@ -92,7 +115,12 @@ class PrepareOperator(BaseOperator):
         run = context["dag_run"]
         conf: Mapping[str, Any] = (run.conf if run else None) or {}
         config = read_trigger(
-            self.config, conf, dict(context["params"]), source=source, folder=dags_folder()
+            self.config,
+            conf,
+            dict(context["params"]),
+            source=source,
+            folder=dags_folder(),
+            runner=self.runner,
         )
         store = config.checkpoints.store or default_store()
         if store is None:

@@ -17,7 +17,7 @@ from hpo_ops.airflow.operators import open_checkpoints
 from hpo_ops.airflow.triggers import TurnTrigger
 from hpo_ops.client import GatewayClient, Score, SegmentClient, StudyHandle, Turn, TurnKind
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import ParamValue, Result
+from hpo_ops.protocol import Assignment, ParamValue, Result
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 
 if TYPE_CHECKING:
@@ -29,11 +29,14 @@ SPARE_SECONDS = 60.0
 SPARE_POLL_SECONDS = 0.2
 
 
-class TrialOperator(BaseOperator):
-    """Runs one trial as processes of the worker, segment by segment, until it is done."""
+class TrialTask(BaseOperator):
+    """What tasks of trials have in common, wherever the training runs.
 
-    ui_color = "#f3e5f5"
-    template_fields = ("study",)
+    Args:
+        study: The study's handle.
+        number: The trial.
+        hyperparameters: Its parameters, where they are known before it starts.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,6 @@ class TrialOperator(BaseOperator):
         self.number = number
         self.hyperparameters = hyperparameters or {}
         self._score: Score | None = None
-        self._runner: LocalRunner | None = None
-        self._is_killed = False
 
     @property
     def label(self) -> str:
@@ -59,16 +60,15 @@ class TrialOperator(BaseOperator):
         result = "" if value is None else f" → {_short(value)}"
         return f"{self.number}: {shown}{result}".strip()
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> None:
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
-            turn = gateway.turn(study.id, self.number, key=uuid.uuid4().hex)
+            turn = gateway.turn(study.id, self.number, key=self.segment_key())
             if turn.kind is TurnKind.RUN:
-                self._run(gateway, study, turn)
-                if self._is_killed:
-                    raise RuntimeError("the task was told to end; another try goes on")
+                self._announce(turn)
+                self.run_segment(gateway, study, turn, context)
             elif turn.kind is TurnKind.DONE:
                 return self._end(context, turn)
             elif turn.is_next and time.monotonic() < give_up_at:
@@ -80,19 +80,22 @@ class TrialOperator(BaseOperator):
                     method_name="resume",
                 )
 
-    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
+    def resume(self, context: Context, event: Any = None) -> None:
         """Goes on after a wait."""
-        return self.execute(context)
+        self.execute(context)
 
-    def on_kill(self) -> None:
-        self._is_killed = True
-        if self._runner is not None:
-            self._runner.terminate()
+    def segment_key(self) -> str:
+        """Names this try of a segment: the gateway gives the same key the same segment."""
+        return uuid.uuid4().hex
 
-    def _run(self, gateway: GatewayClient, study: StudyHandle, turn: Turn) -> Result:
-        assignment = turn.assignment
-        if assignment is None or turn.token is None or turn.code is None or turn.command is None:
-            raise ValueError(f"the gateway said run, but not what: {turn.reason}")
+    def run_segment(
+        self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
+    ) -> None:
+        """Runs a segment to its end, and sees to it that the gateway knows how it ended."""
+        raise NotImplementedError
+
+    def _announce(self, turn: Turn) -> None:
+        assignment = assigned(turn)
         self.hyperparameters = assignment.params
         self.log.info(
             "trial %d runs from step %d to %s: %s",
@@ -101,9 +104,63 @@ class TrialOperator(BaseOperator):
             assignment.until_step or "its end",
             turn.reason,
         )
+
+    def announce_end(self, result: Result) -> None:
+        """Says in the task's log how a segment ended."""
+        self.log.info(
+            "trial %d segment %s at step %d: %s",
+            self.number,
+            result.outcome,
+            result.step,
+            result.reason or "its end",
+        )
+
+    def _end(self, context: Context, turn: Turn) -> None:
+        score = turn.score
+        if score is None:
+            raise ValueError("the gateway said done, but not how")
+        self._score = score
+        self.hyperparameters = score.params
+        self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
+        # Neither a skipped nor a failed task pushes what it returns.
+        context["ti"].xcom_push(key="return_value", value=score.to_dict())
+        if score.state is TrialState.PRUNED:
+            raise AirflowSkipException(score.reason)
+        if score.state is TrialState.FAILED:
+            raise AirflowFailException(f"trial {score.trial}: {score.reason}")
+
+
+def assigned(turn: Turn) -> Assignment:
+    """What a turn says to run."""
+    if turn.assignment is None or turn.token is None or turn.command is None:
+        raise ValueError(f"the gateway said run, but not what: {turn.reason}")
+    return turn.assignment
+
+
+class TrialOperator(TrialTask):
+    """Runs one trial as processes of the worker, segment by segment, until it is done."""
+
+    ui_color = "#f3e5f5"
+    template_fields = ("study",)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._runner: LocalRunner | None = None
+        self._is_killed = False
+
+    def on_kill(self) -> None:
+        self._is_killed = True
+        if self._runner is not None:
+            self._runner.terminate()
+
+    def run_segment(
+        self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
+    ) -> None:
+        assignment = assigned(turn)
         self._runner = LocalRunner(
-            turn.command,
-            Path(turn.code),
+            turn.command or "",
+            Path(turn.code or ""),
+            environment=study.env,
             on_line=lambda line: self.log.info("%s", line),
             warm=WarmStarter(),
         )
@@ -112,35 +169,14 @@ class TrialOperator(BaseOperator):
                 assignment,
                 root=Path(folder) / "hpo",
                 runner=self._runner,
-                gateway=SegmentClient(gateway.url, turn.token, assignment.segment),
+                gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
                 checkpoints=open_checkpoints(study),
             )
-        result = end.result
         if not end.is_told:
-            gateway.finish_segment(assignment.segment, result)
-        self.log.info(
-            "trial %d segment %s at step %d: %s",
-            self.number,
-            result.outcome,
-            result.step,
-            result.reason or "its end",
-        )
-        return result
-
-    def _end(self, context: Context, turn: Turn) -> dict[str, Any]:
-        score = turn.score
-        if score is None:
-            raise ValueError("the gateway said done, but not how")
-        self._score = score
-        self.hyperparameters = score.params
-        self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
-        if score.state in (TrialState.PRUNED, TrialState.FAILED):
-            # Neither a skipped nor a failed task pushes what it returns.
-            context["ti"].xcom_push(key="return_value", value=score.to_dict())
-            if score.state is TrialState.PRUNED:
-                raise AirflowSkipException(score.reason)
-            raise AirflowFailException(f"trial {score.trial}: {score.reason}")
-        return score.to_dict()
+            gateway.finish_segment(assignment.segment, end.result)
+        self.announce_end(end.result)
+        if self._is_killed:
+            raise RuntimeError("the task was told to end; another try goes on")
 
 
 def _short(value: ParamValue) -> str:

@@ -70,6 +70,7 @@ def read_trigger(
     *,
     source: str,
     folder: Path,
+    runner: str = "local",
 ) -> StudyConfig:
     """The study that a DAG run is to execute.
 
@@ -79,6 +80,7 @@ def read_trigger(
         params: The form's values, defaults included.
         source: Where it comes from, for messages.
         folder: What a relative code folder of a whole study is relative to.
+        runner: Where the trials of the generic DAG run.
 
     Raises:
         StudyError: An unknown key, or a value that is not allowed.
@@ -90,13 +92,13 @@ def read_trigger(
             [f"{key} is not a key of its form (keys: {', '.join(known)})" for key in unknown],
         )
     if config is None:
-        return _whole_study(params.get(STUDY), source=source, folder=folder)
+        return _whole_study(params.get(STUDY), source=source, folder=folder, runner=runner)
     study = parse_study(dict(config), source=source)
     given = {key: params[key] for key in known if key in params and params[key] != study.get(key)}
     return study.change(given, source=source, is_running=False)
 
 
-def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
+def _whole_study(value: Any, *, source: str, folder: Path, runner: str) -> StudyConfig:
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
@@ -104,8 +106,10 @@ def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
             raise StudyError(source, [f"study is not YAML: {error}"]) from error
     if not value:
         raise StudyError(source, ["study is missing: give a whole study as conf"])
-    data = {"flow": Flow.ROLLING.value, **value} if isinstance(value, dict) else value
-    study = parse_study(data, source=source)
+    given = {"flow": Flow.ROLLING.value, "runner": runner}
+    study = parse_study({**given, **value} if isinstance(value, dict) else value, source=source)
+    if study.runner != runner:
+        raise StudyError(source, [f"runner is {study.runner!r}, but must be {runner!r} here"])
     if study.flow is Flow.ROUNDS:
         raise StudyError(
             source,
@@ -119,6 +123,8 @@ def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
             source,
             [f"parallelism is {study.parallelism}, but must be {GENERIC_CEILING} or less here"],
         )
+    if study.code is None:
+        return study
     code = (folder / study.code).resolve()
     if not code.is_dir():
         raise StudyError(source, [f"code is {study.code!r}, but there is no folder {code}"])

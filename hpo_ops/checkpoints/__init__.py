@@ -1,25 +1,35 @@
-"""Checkpoints in an object store: upload, restore, publish, collect.
+"""What is in the object store: checkpoints above all, training code, and logs.
 
     <store>/<study>/trials/<trial>/<step>/<files...>   and manifest.json, uploaded last
     <store>/<study>/best/<files...>                    and manifest.json, uploaded last
+    <store>/<study>/logs/<trial>/<segment>/<container>/<part>.log
+    <store>/code/<hash>.tar.gz
 
 A checkpoint counts only with its manifest, so half of one is never restored.
 """
 
 from hpo_ops.checkpoints.checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
+from hpo_ops.checkpoints.code import BadCodeError, fetch_code, hash_code, upload_code
 from hpo_ops.checkpoints.folder import BadCheckpointError
+from hpo_ops.checkpoints.logs import LogRef, Logs
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile
 from hpo_ops.checkpoints.store import STORE_ERRORS, Credentials, Store, open_store
 
 __all__ = [
     "STORE_ERRORS",
     "BadCheckpointError",
+    "BadCodeError",
     "CheckpointRef",
     "Checkpoints",
     "CorruptCheckpointError",
     "Credentials",
+    "LogRef",
+    "Logs",
     "Manifest",
     "ManifestFile",
     "Store",
+    "fetch_code",
+    "hash_code",
     "open_store",
+    "upload_code",
 ]

@@ -155,6 +155,10 @@ class GatewayClient:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
         return lost
 
+    def keep_alive(self, segments: Sequence[str]) -> list[str]:
+        over: list[str] = self.request("POST", "/alive", list(segments))
+        return over
+
     def finish_segment(self, segment: str, result: Result) -> None:
         self.request("POST", f"/segments/{segment}/result", result.to_dict())
 

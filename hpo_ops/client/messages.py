@@ -12,23 +12,38 @@ from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest(Message):
-    """A study that a DAG run starts."""
+    """A study that a DAG run starts.
+
+    Attributes:
+        capacity: What the nodes of its pool have, where someone could look.
+    """
 
     config: dict[str, Any]
     dag_id: str
     run_id: str
+    capacity: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyHandle(Message):
-    """How the tasks of a DAG run name their study."""
+    """How the tasks of a DAG run name their study, and what they need to know of it.
+
+    Attributes:
+        archive: Name of its packed code in the store, where its trials are pods.
+    """
 
     id: int
     name: str
     run_id: str
     key: str
     store: str
-    code: str = ""
+    code: str | None = None
+    archive: str | None = None
+    runner: str = "local"
+    image: str | None = None
+    resources: dict[str, Any] = field(default_factory=dict)
+    pod: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
     criterion: str | None = None
     finalizers: list[str] = field(default_factory=list)
 
@@ -79,6 +94,8 @@ class Turn(Message):
         code: The folder to run it in.
         score: How the trial stands, where it is done.
         is_next: It waits and is the next new trial in line: worth a short wait in the worker.
+        preemptions: How often the trial's segments were taken from it before.
+        ooms: How often it ran out of memory before.
     """
 
     kind: TurnKind
@@ -89,6 +106,8 @@ class Turn(Message):
     code: str | None = None
     score: Score | None = None
     is_next: bool = False
+    preemptions: int = 0
+    ooms: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TurnKind(self.kind))

@@ -2,13 +2,17 @@
 
 from hpo_ops.config.errors import StudyError
 from hpo_ops.config.load import load_study, parse_study
-from hpo_ops.config.study import CHANGEABLE, OVERRIDABLE, Flow, Policy, StudyConfig
+from hpo_ops.config.pods import Pod, Resources
+from hpo_ops.config.sections import Policy
+from hpo_ops.config.study import CHANGEABLE, OVERRIDABLE, Flow, StudyConfig
 
 __all__ = [
     "CHANGEABLE",
     "OVERRIDABLE",
     "Flow",
+    "Pod",
     "Policy",
+    "Resources",
     "StudyConfig",
     "StudyError",
     "load_study",

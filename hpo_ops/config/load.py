@@ -69,6 +69,8 @@ def load_study(path: Path) -> StudyConfig:
     except RecursionError as error:
         raise StudyError(source, ["is nested too deeply"]) from error
     study = parse_study(data, source=source)
+    if study.code is None:
+        return study
     try:
         code = (path.parent / study.code).resolve()
         is_folder = code.is_dir()

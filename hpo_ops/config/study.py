@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,23 +9,30 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    PlainSerializer,
     ValidationError,
-    WithJsonSchema,
     field_serializer,
     field_validator,
     model_validator,
 )
 
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.pods import Pod, Resources
+from hpo_ops.config.sections import (
+    Budget,
+    Checkpoints,
+    ConstraintField,
+    FunctionName,
+    Metric,
+    Model,
+    NotAFlag,
+    Policy,
+    PolicyField,
+    Stop,
+)
 from hpo_ops.config.space import SpaceField, dump_parameter
 from hpo_ops.config.units import Duration
-from hpo_ops.core import Direction, Goal, Scheduler
-from hpo_ops.core.constraints import Constraint
+from hpo_ops.core import Goal, Scheduler
 from hpo_ops.core.ports import Forecasting
 from hpo_ops.core.space import Space
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler
@@ -58,118 +64,6 @@ OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible
 """Keys that can be changed when a study is triggered."""
 
 
-class Model(BaseModel):
-    """Strict about keys, frozen, with the documentation of a field beside it."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
-
-
-FunctionName = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
-ConstraintField = Annotated[
-    Constraint,
-    BeforeValidator(lambda text: Constraint(text) if isinstance(text, str) else text),
-    PlainSerializer(lambda constraint: constraint.text),
-    WithJsonSchema({"type": "string"}),
-]
-
-
-class Metric(Model):
-    """The number that the study looks at."""
-
-    name: Annotated[str, Field(min_length=1)] = "value"
-    """Name under which the training code reports it."""
-    direction: Direction
-    """Which way is better."""
-    target: float | None = None
-    """The study ends when a trial reaches this value."""
-
-
-class Policy(Model):
-    """A sampler or scheduler: a short name or ``module:Class``, and its options."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    name: str
-    """A short name, or ``their.module:Class``."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-def _named(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
-
-
-PolicyField = Annotated[
-    Policy,
-    BeforeValidator(_named),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "properties": {"name": {"type": "string"}},
-                    "required": ["name"],
-                },
-            ]
-        }
-    ),
-]
-
-
-def _not_a_flag(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError(f"is {value!r}, but must be a whole number")
-    return value
-
-
-NotAFlag = BeforeValidator(_not_a_flag)
-
-
-class Budget(Model):
-    """How much the study may spend."""
-
-    wall: Duration | None = None
-    """Time from the start of the study after which no trial runs, such as 2h."""
-
-
-class Stop(Model):
-    """When the study ends before its trials are used up."""
-
-    patience: Annotated[int, Field(ge=1)] | None = None
-    """Trials in a row without a better value."""
-    failures: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Largest share of failed trials; looked at from the fifth finished trial on."""
-    when: FunctionName | None = None
-    """Your own criterion, module:function in the code folder, which gets all trials so far."""
-
-
-class Checkpoints(Model):
-    """Where checkpoints go and which are kept."""
-
-    store: str | None = None
-    """Address such as s3://bucket/prefix; the platform's own store if not given."""
-    every: Annotated[int, Field(ge=1)] = 1
-    """Steps between two checkpoints."""
-    keep: Annotated[int, Field(ge=1)] = 3
-    """Checkpoints of the best trials that stay after the study."""
-
-    @field_validator("store")
-    @classmethod
-    def _check_store(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"^(s3|file)://.+", value):
-            raise ValueError(f"is {value!r}, but must start with s3:// or file://")
-        return value
-
-
 class StudyConfig(Model):
     """One search: space, metric, sampler, scheduler and budget."""
 
@@ -177,8 +71,10 @@ class StudyConfig(Model):
     """Name of the study and of its DAG."""
     description: str = ""
     """What the study is for; shown in Airflow."""
-    code: str
-    """Folder with the training code, relative to the study file."""
+    code: str | None = None
+    """Folder with the training code, relative to the study file; or an image that has it."""
+    image: Annotated[str, Field(pattern=r"^[\w][\w./:@-]*$")] | None = None
+    """Container image, with runner: kubernetes; by default the platform's own, with torch."""
     command: Annotated[str, Field(min_length=1)]
     """Command that trains one trial, run in the code folder."""
     metric: Metric | None = None
@@ -206,8 +102,12 @@ class StudyConfig(Model):
     stop: Stop = Stop()
     retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
     """How often a trial whose code failed is tried again from its last checkpoint."""
-    runner: Literal["local"] = "local"
-    """Where trials run: as processes of the Airflow worker."""
+    runner: Literal["local", "kubernetes"] = "local"
+    """Where trials run: as processes of the Airflow worker, or as pods."""
+    resources: Resources = Resources()
+    pod: Pod = Pod()
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = Field(default_factory=dict)
+    """Environment variables of the training; nothing secret, since everyone can read them."""
     checkpoints: Checkpoints = Checkpoints()
     finalizers: tuple[FunctionName, ...] = ()
     """Your functions, module:function in the code folder, which get the result at the end."""
@@ -242,8 +142,8 @@ class StudyConfig(Model):
 
     @field_validator("code")
     @classmethod
-    def _check_code(cls, value: str) -> str:
-        if not value or PurePosixPath(value) == PurePosixPath("/"):
+    def _check_code(cls, value: str | None) -> str | None:
+        if value is not None and (not value or PurePosixPath(value) == PurePosixPath("/")):
             raise ValueError(f"is {value!r}, but must be a folder")
         return value
 
@@ -259,6 +159,18 @@ class StudyConfig(Model):
                 f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
             )
         check_sampler(self.sampler.name, self.sampler.options, self.space)
+        return self
+
+    @model_validator(mode="after")
+    def _check_runner(self) -> Self:
+        if self.runner == "local" and self.code is None:
+            raise ValueError("code is missing, but is required with runner: local")
+        if self.runner == "local" and self.image is not None:
+            raise ValueError(f"image is {self.image!r}, but images need runner: kubernetes")
+        if self.code is None and self.image is None:
+            raise ValueError("code is missing, but is required (or image)")
+        if self.code is None and (self.stop.when or self.finalizers):
+            raise ValueError("code is missing, but stop.when and finalizers need it")
         return self
 
     @model_validator(mode="after")
@@ -333,6 +245,16 @@ class StudyConfig(Model):
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
+
+    @property
+    def pool(self) -> str:
+        """The pool whose capacity the study's trials take from."""
+        return "local" if self.runner == "local" else self.resources.pool_name
+
+    @property
+    def lease(self) -> float:
+        """How much of its pool a trial takes."""
+        return 1.0 if self.runner == "local" else self.resources.lease
 
     @property
     def goal(self) -> Goal:

@@ -89,6 +89,12 @@ def ready(waiting: list[Waiting], studies: Service) -> list[Waiting]:
     return studies.ready(waiting)
 
 
+@tasks.post("/alive")
+def keep_alive(segments: list[str], studies: Service) -> list[str]:
+    """Renews the leases of segments whose pods are there, and returns those not wanted."""
+    return studies.keep_alive(segments)
+
+
 @tasks.post("/studies/{study_id}/verdict")
 def verdict(study_id: int, studies: Service) -> Verdict:
     """Whether the study goes on."""

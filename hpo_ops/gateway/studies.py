@@ -53,7 +53,9 @@ class Studies:
     def start(self, request: StudyRequest) -> StudyHandle:
         """Enters a study for a DAG run."""
         config = parse_study(request.config, source=f"study of {request.dag_id}")
-        record = self.ledger.start_study(config, run_id=request.run_id, dag_id=request.dag_id)
+        record = self.ledger.start_study(
+            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+        )
         logger.info("study %s starts", record.key)
         return StudyHandle(
             id=record.id,
@@ -62,6 +64,11 @@ class Studies:
             key=record.key,
             store=record.config.checkpoints.store or "",
             code=record.config.code,
+            runner=record.config.runner,
+            image=record.config.image,
+            resources=record.config.resources.model_dump(mode="json"),
+            pod=record.config.pod.model_dump(mode="json"),
+            env=record.config.env,
             criterion=record.config.stop.when,
             finalizers=list(record.config.finalizers),
         )
@@ -191,8 +198,8 @@ class Studies:
         segment_id = uuid.uuid4().hex
         refusal = leases.take(
             session.connection,
-            pool=config.runner,
-            amount=1.0,
+            pool=config.pool,
+            amount=config.lease,
             study_id=session.record.id,
             trial=row.number,
             segment_id=segment_id,
@@ -228,6 +235,8 @@ class Studies:
             grace_seconds=config.grace,
             checkpoint_store=config.checkpoints.store,
         )
+        is_pod = config.runner == "kubernetes"
+        preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
         return Turn(
             kind=TurnKind.RUN,
             reason=row.reason or "it is its turn",
@@ -235,6 +244,8 @@ class Studies:
             token=issue_segment_token(self.secret, segment_id),
             command=config.command,
             code=config.code,
+            preemptions=preemptions,
+            ooms=ooms,
         )
 
     def ready(self, waiting: Sequence[Waiting]) -> list[Waiting]:
@@ -267,7 +278,7 @@ class Studies:
         ]
         free = leases.free(
             session.connection,
-            pool=session.record.config.runner,
+            pool=session.record.config.pool,
             study_id=study_id,
             at_most=session.record.config.parallelism,
         )
@@ -328,13 +339,35 @@ class Studies:
             return None
         return leases.take(
             session.connection,
-            pool=session.record.config.runner,
-            amount=1.0,
+            pool=session.record.config.pool,
+            amount=session.record.config.lease,
             study_id=session.record.id,
             trial=number,
             segment_id=segment_id,
             at_most=session.record.config.parallelism,
         )
+
+    def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
+        """Renews the leases of segments whose pods are there.
+
+        Returns:
+            Those that nobody waits for: they are over, or their study is over or paused.
+        """
+        over = []
+        for segment_id in segment_ids:
+            try:
+                study_id, number = self.ledger.study_of_segment(segment_id)
+            except LookupError:
+                over.append(segment_id)
+                continue
+            with self.ledger.study(study_id) as session:
+                segment = session.segment(segment_id)
+                if segment is not None and segment.outcome is None:
+                    self._keep_lease(session, number, segment_id)
+                    if session.record.state is StudyState.RUNNING:
+                        continue
+                over.append(segment_id)
+        return over
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store."""

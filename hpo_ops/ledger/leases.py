@@ -12,15 +12,42 @@ from hpo_ops.ledger.schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
 """How long a lease lasts when nobody renews it."""
+UNKNOWN = 1_000_000.0
+"""Capacity of a pool of which nobody knows how much it has."""
 
 
 def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
-    """Says how much a pool has."""
+    """Says how much a pool has, and that nobody else is to say otherwise."""
+    fixed = {"capacity": capacity, "is_fixed": True}
     connection.execute(
         upsert(pools)
-        .values(name=pool, capacity=capacity)
-        .on_conflict_do_update(index_elements=["name"], set_={"capacity": capacity})
+        .values(name=pool, **fixed)
+        .on_conflict_do_update(index_elements=["name"], set_=fixed)
     )
+
+
+def find_capacity(connection: Connection, pool: str, capacity: float | None) -> None:
+    """Says how much a pool was found to have, unless it was set.
+
+    Args:
+        connection: A transaction.
+        pool: The pool's name.
+        capacity: What its nodes have; None where they cannot be seen, so that the cluster itself
+            has to queue what does not fit.
+    """
+    found = upsert(pools).values(
+        name=pool, capacity=UNKNOWN if capacity is None else capacity, is_fixed=False
+    )
+    if capacity is None:
+        connection.execute(found.on_conflict_do_nothing())
+    else:
+        connection.execute(
+            found.on_conflict_do_update(
+                index_elements=["name"],
+                set_={"capacity": capacity},
+                where=pools.c.is_fixed.is_(False),
+            )
+        )
 
 
 def take(
@@ -100,7 +127,7 @@ def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str
         .where(
             studies.c.state == "running",
             studies.c.id != study_id,
-            studies.c.config["runner"].astext == pool,
+            studies.c.pool == pool,
             trials.c.asked_at > func.now() - WAITING_TIME,
             holds < mine,
         )

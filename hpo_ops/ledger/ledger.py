@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Row, create_engine, func, select, tex
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig, parse_study
-from hpo_ops.ledger import schema
+from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrate import migrate
 from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
@@ -43,12 +43,33 @@ class Ledger:
         migrate(engine)
         return cls(engine)
 
-    def start_study(self, config: StudyConfig, *, run_id: str, dag_id: str) -> StudyRecord:
-        """Enters a study; one that is there already stays as it is."""
+    def start_study(
+        self,
+        config: StudyConfig,
+        *,
+        run_id: str,
+        dag_id: str,
+        capacity: float | None = None,
+    ) -> StudyRecord:
+        """Enters a study; one that is there already stays as it is.
+
+        Args:
+            config: The study.
+            run_id: Its DAG run.
+            dag_id: Its DAG.
+            capacity: What its pool was found to have, where someone looked.
+        """
         with self.engine.begin() as connection:
+            leases.find_capacity(connection, config.pool, capacity)
             entered = connection.execute(
                 upsert(schema.studies)
-                .values(name=config.name, run_id=run_id, dag_id=dag_id, config=config.to_dict())
+                .values(
+                    name=config.name,
+                    run_id=run_id,
+                    dag_id=dag_id,
+                    config=config.to_dict(),
+                    pool=config.pool,
+                )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
             ).scalar_one_or_none()

@@ -46,6 +46,7 @@ studies = Table(
     Column("run_id", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
     Column("config", JSON, nullable=False),  # keeps the order of the space
+    Column("pool", Text, nullable=False),
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),
@@ -153,6 +154,7 @@ pools = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("capacity", Double, nullable=False),
+    Column("is_fixed", Boolean, nullable=False, server_default="true"),
 )
 
 leases = Table(

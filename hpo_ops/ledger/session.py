@@ -17,7 +17,15 @@ from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
 from hpo_ops.ledger.view import EventKind, LiveView
-from hpo_ops.protocol import Action, Checkpoint, ParamValue, Report, Result
+from hpo_ops.protocol import (
+    OUT_OF_MEMORY,
+    Action,
+    Checkpoint,
+    Outcome,
+    ParamValue,
+    Report,
+    Result,
+)
 
 
 class StudyState(StrEnum):
@@ -279,6 +287,19 @@ class StudySession:
         return self.connection.execute(
             select(table).where(table.c.study_id == self.record.id, table.c.id == segment_id)
         ).one_or_none()
+
+    def mishaps(self, trial: int) -> tuple[int, int]:
+        """How often the trial was preempted, and how often it ran out of memory."""
+        table = schema.segments
+        preempted = table.c.outcome == Outcome.PREEMPTED.value
+        is_oom = table.c.reason.startswith(OUT_OF_MEMORY)
+        counts = self.connection.execute(
+            select(
+                func.count().filter(preempted & ~is_oom).label("preemptions"),
+                func.count().filter(is_oom).label("ooms"),
+            ).where(table.c.study_id == self.record.id, table.c.trial == trial)
+        ).one()
+        return counts.preemptions, counts.ooms
 
     def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
         self._insert(schema.segments, id=segment_id, trial=trial, **values)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
 
 from hpo_ops.agent import Agent
+from hpo_ops.agent.restoring import with_signs_of_life
 from hpo_ops.checkpoints import Checkpoints
-from hpo_ops.client import GatewayUnreachableError, SegmentGateway
+from hpo_ops.client import SegmentGateway
 from hpo_ops.protocol import Assignment, Result, Workspace
 from hpo_ops.runners.local import LocalRunner
-
-logger = logging.getLogger(__name__)
-
-HEARTBEAT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ def run_segment(
     if checkpoints is not None:
         upload = partial(checkpoints.upload, assignment.trial)
         if assignment.from_step > 0:
-            restored = _with_signs_of_life(
+            restored = with_signs_of_life(
                 partial(
                     checkpoints.restore,
                     assignment.trial,
@@ -79,26 +72,3 @@ def run_segment(
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
     return SegmentEnd(result, is_told=agent.is_told)
-
-
-def _with_signs_of_life(work: Callable[[], int | None], gateway: SegmentGateway) -> int | None:
-    """Does the work, which may take long, while the gateway hears that the segment is alive."""
-    future: Future[int | None] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001, raised again by result()
-            future.set_exception(error)
-
-    Thread(target=run, name="hpo-restore", daemon=True).start()
-    while True:
-        try:
-            return future.result(HEARTBEAT_SECONDS)
-        except TimeoutError:
-            if future.done():
-                raise
-            try:
-                gateway.report([])
-            except GatewayUnreachableError as error:
-                logger.warning("the gateway is away: %s", error)

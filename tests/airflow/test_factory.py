@@ -33,7 +33,7 @@ def test_every_example_study_has_a_dag() -> None:
     folder = PROJECT / "dags" / "studies"
     dags = build_dags(folder)
     names = {yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")}
-    assert set(dags) == names | {"hpo_study"}
+    assert set(dags) == names | {"hpo_study", "hpo_pod_study"}
     assert all("broken" not in dag.tags for dag in dags.values())
 
 
@@ -78,7 +78,7 @@ def test_a_broken_file_keeps_nobody_else_from_their_dag(tmp_path: Path) -> None:
     write(tmp_path, "good")
     (tmp_path / "bad.yaml").write_text("name: [")
     dags = build_dags(tmp_path)
-    assert set(dags) == {"good", "bad", "hpo_study"}
+    assert set(dags) == {"good", "bad", "hpo_study", "hpo_pod_study"}
     assert "broken" in dags["bad"].tags
     assert "bad.yaml: is not YAML" in (dags["bad"].doc_md or "")
 

@@ -253,7 +253,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_key_that_is_missing_is_named() -> None:
     problems = problems_of({})
-    for key in ("name", "code", "command", "space"):
+    for key in ("name", "command", "space"):
         assert f"{key} is missing, but is required" in problems
     (problem,) = problems_of(study_data(metric=None))
     assert "metric is missing, but is required" in problem

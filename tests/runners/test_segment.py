@@ -151,7 +151,7 @@ def test_a_long_restore_gives_signs_of_life(
         return Control()
 
     gateway.decide = answer
-    monkeypatch.setattr("hpo_ops.runners.segment.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("hpo_ops.agent.restoring.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(checkpoints, "restore", lambda *_, **__: has_beaten.wait(30) and None)
     run_segment(
         assignment(from_step=2, until_step=3), root=tmp_path / "hpo", runner=counter,

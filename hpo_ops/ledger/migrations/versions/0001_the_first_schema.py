@@ -15,6 +15,7 @@ def upgrade() -> None:
         "pools",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("capacity", sa.Double(), nullable=False),
+        sa.Column("is_fixed", sa.Boolean(), server_default="true", nullable=False),
         sa.PrimaryKeyConstraint("name"),
         schema="ledger",
     )
@@ -25,6 +26,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("dag_id", sa.Text(), nullable=False),
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("pool", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),

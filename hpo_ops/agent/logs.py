@@ -1,0 +1,73 @@
+"""Brings what a pod's containers print to the store, while they run and at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpo_ops.checkpoints import STORE_ERRORS, LogRef, Logs
+
+logger = logging.getLogger(__name__)
+
+SHIP_SECONDS = 20.0
+"""Between two parts of a log: what a node that vanishes may take with it."""
+MAX_PART_BYTES = 16 << 20
+
+
+class LogShipper:
+    """Ships the logs of one segment in parts, in the background; only what is new.
+
+    Args:
+        logs: The study's logs in the store.
+        trial: The trial.
+        segment: The segment.
+        files: The log file of each container.
+    """
+
+    def __init__(self, logs: Logs, trial: int, segment: str, files: Mapping[str, Path]) -> None:
+        self._logs = logs
+        self._refs = {LogRef(trial, segment, name): path for name, path in files.items()}
+        self._offsets = dict.fromkeys(self._refs, 0)
+        self._parts = dict.fromkeys(self._refs, 0)
+        self._ship_at: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def ship_if_due(self, now: float) -> None:
+        """Ships what is new, every now and then, without keeping the caller."""
+        if self._ship_at is None:
+            self._ship_at = now + SHIP_SECONDS
+        if now < self._ship_at or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._ship_at = now + SHIP_SECONDS
+        self._thread = threading.Thread(target=self.ship, name="hpo-logs", daemon=True)
+        self._thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Ships the rest; takes no longer than it may."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        last = threading.Thread(target=self.ship, name="hpo-logs", daemon=True)
+        last.start()
+        last.join(seconds)
+
+    def ship(self) -> None:
+        """Ships what is new; what could not be shipped is tried again the next time."""
+        for ref, path in self._refs.items():
+            try:
+                while part := _read(path, self._offsets[ref]):
+                    self._logs.write(ref, self._parts[ref], part)
+                    self._offsets[ref] += len(part)
+                    self._parts[ref] += 1
+            except STORE_ERRORS as error:
+                logger.warning("the log of %s was not shipped: %s", ref.container, error)
+
+
+def _read(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(MAX_PART_BYTES)
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,163 @@
+"""The agent's two containers in a pod: one restores before the training, one runs beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from hpo_ops.agent.agent import POLL_SECONDS, Agent
+from hpo_ops.agent.logs import LogShipper
+from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.training import ContainerTraining
+from hpo_ops.checkpoints import Checkpoints, Logs, fetch_code, open_store
+from hpo_ops.client import SegmentClient
+from hpo_ops.protocol import Assignment, Workspace
+
+logger = logging.getLogger(__name__)
+
+TOKEN_VARIABLE = "HPO_TOKEN"  # noqa: S105, a name
+FINISH_SECONDS = 3600.0
+"""To get the last checkpoint out, where nobody is in a hurry."""
+LEAVE_SECONDS = 45.0
+"""The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
+LOG_SECONDS = 10.0
+RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What a pod was told about its segment."""
+
+    assignment: Assignment
+    workspace: Workspace
+    checkpoints: Checkpoints
+    logs: Logs
+    gateway: SegmentClient
+    code: str | None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Segment:
+        assignment = Assignment.from_json(environment["HPO_ASSIGNMENT"])
+        workspace = Workspace.from_environment(environment)
+        if workspace is None or assignment.checkpoint_store is None:
+            raise ValueError("HPO_DIR or the store is missing")
+        store = open_store(assignment.checkpoint_store)
+        key = environment["HPO_STUDY_KEY"]
+        return cls(
+            assignment=assignment,
+            workspace=workspace,
+            checkpoints=Checkpoints(store, key, uri=assignment.checkpoint_store),
+            logs=Logs(store, key),
+            gateway=SegmentClient(
+                environment["HPO_GATEWAY_URL"], environment[TOKEN_VARIABLE], assignment.segment
+            ),
+            code=environment.get("HPO_CODE") or None,
+        )
+
+    def log_to(self, name: str) -> None:
+        """Logs to the container's output and to a file, which is brought to the store."""
+        logging.basicConfig(
+            level=logging.INFO,
+            format="%(asctime)s %(message)s",
+            handlers=[
+                logging.StreamHandler(sys.stdout),
+                logging.FileHandler(self.workspace.root / name),
+            ],
+        )
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def restore(segment: Segment) -> None:
+    """Puts code, checkpoint and the shell for the training in place."""
+    root = segment.workspace.root
+    segment.log_to(RESTORE_LOG)
+    if segment.code is not None:
+        with_signs_of_life(partial(_unpack_code, segment, segment.code), segment.gateway)
+    step = None
+    assignment = segment.assignment
+    if assignment.from_step > 0:
+        step = with_signs_of_life(
+            partial(
+                segment.checkpoints.restore,
+                assignment.trial,
+                segment.workspace.checkpoints,
+                at_most=assignment.from_step,
+            ),
+            segment.gateway,
+        )
+        logger.info("restored the checkpoint of step %s", step)
+    _install_shell(root / "bin")
+    segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
+    # The training's image has its own user.
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o777 if path.is_dir() or path.parent.name == "bin" else 0o666)
+
+
+def _unpack_code(segment: Segment, code: str) -> None:
+    archive = segment.workspace.root / "code.tar.gz"
+    store = open_store(segment.assignment.checkpoint_store or "")
+    fetch_code(store, code, archive)
+    with tarfile.open(archive) as packed:
+        packed.extractall(segment.workspace.root / "code", filter="data")
+    archive.unlink()
+
+
+def _install_shell(folder: Path) -> None:
+    """A static shell and the script that it runs, for an image that may have none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise FileNotFoundError("the agent's image has no busybox (package busybox-static)")
+    shutil.copyfile(busybox, folder / "busybox")
+    shutil.copyfile(Path(__file__).with_name("run.sh"), folder / "run.sh")
+
+
+def run(segment: Segment) -> None:
+    """Runs beside the training until it has ended and everything of it is out."""
+    segment.log_to(AGENT_LOG)
+    workspace = segment.workspace
+    assignment = Assignment.from_json(workspace.assignment.read_bytes())
+    agent = Agent(
+        workspace,
+        assignment,
+        segment.gateway,
+        upload=partial(segment.checkpoints.upload, assignment.trial),
+        finish_seconds=FINISH_SECONDS,
+    )
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        """The pod is told to go: the training got the same signal, and saves."""
+        agent.hurry(assignment.grace_seconds + LEAVE_SECONDS)
+
+    signal.signal(signal.SIGTERM, leave)
+    training = ContainerTraining(workspace, grace_seconds=assignment.grace_seconds)
+    files = {
+        "training": workspace.log,
+        "agent": workspace.root / AGENT_LOG,
+        "restore": workspace.root / RESTORE_LOG,
+    }
+    logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
+    while not training.has_ended:
+        if not agent.pump():
+            time.sleep(POLL_SECONDS)
+        training.check(agent.control, time.monotonic())
+        logs.ship_if_due(time.monotonic())
+    if training.was_killed:
+        # By the kernel, for its memory, or by Kubernetes: it knows why, and the task asks it.
+        agent.flush()
+        logger.info("the training was killed")
+    else:
+        result = agent.finish(training.exit_code)
+        logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)
+    logs.finish(LOG_SECONDS)

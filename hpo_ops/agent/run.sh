@@ -1,0 +1,38 @@
+# Runs the training of a pod: what it prints also goes to a file, its exit code to another, and
+# SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
+hpo=${HPO_DIR:-/hpo}
+# Held as long as this lives: the agent can tell a training that is at work from one that was
+# killed with everything around it.
+exec 9>"$hpo/alive"
+flock -n 9
+rm -f "$hpo/output"
+mkfifo "$hpo/output"
+tee -a "$hpo/log.txt" <"$hpo/output" 9>&- &
+tee=$!
+"$@" >"$hpo/output" 2>&1 9>&- &
+training=$!
+trap 'kill -TERM $training 2>/dev/null' TERM INT
+# The agent cannot signal a process of another container: it leaves a note.
+(
+    while kill -0 $training 2>/dev/null; do
+        if [ -e "$hpo/signal" ]; then
+            kill -"$(cat "$hpo/signal")" $training 2>/dev/null
+            rm -f "$hpo/signal"
+        fi
+        sleep 0.2
+    done
+) 9>&- &
+code=0
+wait $training || code=$?
+while kill -0 $training 2>/dev/null; do # a signal ends the wait, not the training
+    code=0
+    wait $training || code=$?
+done
+echo $code >"$hpo/exit_code.new"
+mv "$hpo/exit_code.new" "$hpo/exit_code"
+tries=0
+while kill -0 $tee 2>/dev/null && [ $tries -lt 20 ]; do # unless something keeps its output open
+    sleep 0.1
+    tries=$((tries + 1))
+done
+exit $code

@@ -1,0 +1,73 @@
+"""The training in the container beside the agent's: whether it is at work, and how to end it.
+
+``run.sh`` starts it and holds a lock as long as it lives, so that a container that was killed
+with everything in it is told apart from one that is at work.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+from pathlib import Path
+
+from hpo_ops.protocol import Action, Control, Workspace, write_aside
+
+KILL_SECONDS = 5.0
+"""Time between SIGTERM and SIGKILL for a training that was asked to leave and did not."""
+
+
+class ContainerTraining:
+    """Watches the training of a pod.
+
+    Args:
+        workspace: What it shares with the agent.
+        grace_seconds: Time to leave after a pause or a stop.
+    """
+
+    def __init__(self, workspace: Workspace, *, grace_seconds: float) -> None:
+        self._alive = workspace.root / "alive"
+        self._exit_code = workspace.root / "exit_code"
+        self._signal = workspace.root / "signal"
+        self._grace_seconds = grace_seconds
+        self._asked_at: float | None = None
+        self._signals = ["TERM", "KILL"]
+
+    @property
+    def has_started(self) -> bool:
+        return self._alive.exists()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, with or without a word."""
+        return self._exit_code.exists() or (self.has_started and self._is_dead())
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None where it was killed with its container."""
+        try:
+            return int(self._exit_code.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was killed, by whom Kubernetes may know."""
+        return self.exit_code in (None, 128 + signal.SIGKILL)
+
+    def check(self, control: Control, now: float) -> None:
+        """Ends a training that was asked to leave and does not: SIGTERM, then SIGKILL."""
+        if control.action is Action.CONTINUE:
+            self._asked_at = None
+        elif self._asked_at is None:
+            self._asked_at = now + self._grace_seconds
+        elif now >= self._asked_at and self._signals:
+            write_aside(self._signal, self._signals.pop(0))
+            self._asked_at = now + KILL_SECONDS
+
+    def _is_dead(self) -> bool:
+        with Path(self._alive).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return not self._exit_code.exists()

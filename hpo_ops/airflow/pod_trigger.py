@@ -1,0 +1,187 @@
+"""The trigger of a pod: fires when its segment has ended, and follows its log meanwhile.
+
+All triggers of a triggerer share one watcher for each cluster and namespace: one list of pods a
+second, however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+from airflow.sdk import BaseHook
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from kubernetes_asyncio import client as kubernetes
+
+from hpo_ops.airflow.connections import GATEWAY, gateway_address
+from hpo_ops.client.http import API
+from hpo_ops.runners.pod_status import Phase, read_status
+from hpo_ops.runners.pods import MANAGED_BY, SEGMENT_LABEL, TRAINING
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+ALIVE_SECONDS = 20.0
+"""Between two words to the gateway that a pod is there: its place is taken as long as it is."""
+SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+
+
+class PodWatcher:
+    """Lists the pods of one namespace for all who wait for one of them."""
+
+    def __init__(self, conn_id: str, namespace: str) -> None:
+        self._hook = AsyncKubernetesHook(conn_id=conn_id)
+        self._namespace = namespace
+        self._waiting: dict[str, list[asyncio.Queue[Any]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._told_at = 0.0
+        self._unwanted: set[str] = set()
+
+    def is_unwanted(self, segment: str) -> bool:
+        """Whether the gateway has no use for the segment any more, as far as was heard."""
+        return segment in self._unwanted
+
+    async def watch(self, segment: str) -> AsyncIterator[Any]:
+        """The segment's pod, again and again; None when there is none."""
+        queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
+        self._waiting.setdefault(segment, []).append(queue)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._waiting[segment].remove(queue)
+            if not self._waiting[segment]:
+                del self._waiting[segment]
+
+    async def _look(self) -> None:
+        async with self._hook.get_conn() as connection:
+            api = kubernetes.CoreV1Api(connection)
+            while self._waiting:
+                try:
+                    await self._look_once(api)
+                except Exception as error:  # noqa: BLE001, the cluster or the gateway is away
+                    logger.warning("pods cannot be seen: %s", error)
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _look_once(self, api: kubernetes.CoreV1Api) -> None:
+        answer = await api.list_namespaced_pod(self._namespace, label_selector=SELECTOR)
+        pods = {pod.metadata.labels.get(SEGMENT_LABEL): pod for pod in answer.items}
+        for segment, queues in self._waiting.items():
+            for queue in queues:
+                if queue.full():
+                    queue.get_nowait()
+                queue.put_nowait(pods.get(segment))
+        if time.monotonic() >= self._told_at + ALIVE_SECONDS:
+            self._told_at = time.monotonic()
+            there = [segment for segment in self._waiting if segment in pods]
+            self._unwanted = set(await _keep_alive(there))
+
+
+async def _keep_alive(segments: list[str]) -> list[str]:
+    url, token = gateway_address(await BaseHook.aget_connection(GATEWAY))
+    async with httpx.AsyncClient(timeout=30) as client:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = await client.post(f"{url}{API}/alive", json=segments, headers=headers)
+    answer.raise_for_status()
+    unwanted: list[str] = answer.json()
+    return unwanted
+
+
+_watchers: dict[tuple[str, str], PodWatcher] = {}
+
+
+class SegmentTrigger(BaseTrigger):
+    """Fires when a segment's pod has ended, is gone, or has waited too long to start.
+
+    Args:
+        segment: The segment.
+        namespace: Its pod's namespace.
+        pod: Its pod's name, for its log.
+        conn_id: Airflow connection of the cluster.
+        schedule_timeout: Seconds that the pod may wait for a node and its image.
+    """
+
+    def __init__(
+        self, *, segment: str, namespace: str, pod: str, conn_id: str, schedule_timeout: float
+    ) -> None:
+        super().__init__()
+        self.segment = segment
+        self.namespace = namespace
+        self.pod = pod
+        self.conn_id = conn_id
+        self.schedule_timeout = schedule_timeout
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {
+            "segment": self.segment,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "conn_id": self.conn_id,
+            "schedule_timeout": self.schedule_timeout,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        watcher = _watchers.setdefault(
+            (self.conn_id, self.namespace), PodWatcher(self.conn_id, self.namespace)
+        )
+        log = asyncio.create_task(self._follow_log())
+        said = ""
+        try:
+            async for pod in watcher.watch(self.segment):
+                now = datetime.now(UTC)
+                status = read_status(pod, now)
+                if status.phase is Phase.ENDED:
+                    await asyncio.wait([log], timeout=5)
+                    yield TriggerEvent({"reason": status.reason})
+                    return
+                if status.phase is Phase.PENDING:
+                    if status.reason != said:
+                        said = status.reason
+                        self.log.info("pod %s waits: %s", self.pod, said)
+                    if watcher.is_unwanted(self.segment):
+                        yield TriggerEvent({"unwanted": "the study has no use for it any more"})
+                        return
+                    waited = (now - pod.metadata.creation_timestamp).total_seconds()
+                    if status.is_hopeless or waited > self.schedule_timeout:
+                        timeout = f"the pod waited {waited:.0f} s in vain: {status.reason}"
+                        yield TriggerEvent({"timeout": timeout})
+                        return
+        finally:
+            log.cancel()
+
+    async def _follow_log(self) -> None:
+        """Writes what the training prints to the task's log, as it comes."""
+        hook = AsyncKubernetesHook(conn_id=self.conn_id)
+        options: dict[str, Any] = {}
+        async with hook.get_conn() as connection:
+            api = kubernetes.CoreV1Api(connection)
+            while True:
+                try:
+                    answer = await api.read_namespaced_pod_log(
+                        self.pod,
+                        self.namespace,
+                        container=TRAINING,
+                        follow=True,
+                        **options,
+                        _preload_content=False,
+                        _request_timeout=None,
+                    )
+                    async for line in answer.content:  # type: ignore[attr-defined]  # a stream
+                        self.log.info("%s", line.decode(errors="replace").rstrip())
+                except kubernetes.ApiException as error:
+                    if error.status == 404:
+                        return
+                except (OSError, TimeoutError, ValueError):
+                    options = {"since_seconds": 2}
+                else:
+                    return
+                await asyncio.sleep(POLL_SECONDS)

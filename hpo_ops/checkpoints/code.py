@@ -1,0 +1,92 @@
+"""Training code in the store: packed, named by what is in it, uploaded once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+
+from hpo_ops.checkpoints.store import Store
+from hpo_ops.checkpoints.transfer import receive
+
+LEFT_OUT = {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+"""Folders that are no part of the code."""
+MAX_BYTES = 512 << 20
+
+
+class BadCodeError(ValueError):
+    """A folder of code cannot be packed."""
+
+
+def hash_code(folder: Path) -> str:
+    """The name of a folder's content: another one as soon as one file is another."""
+    digest = hashlib.sha256()
+    for path, name in _files(folder):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{name}\0{_mode(path):o}\0{content}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def upload_code(store: Store, folder: Path) -> str:
+    """Brings a folder of code to the store, unless it is there; returns its name in it.
+
+    Raises:
+        BadCodeError: The folder is empty, or too large to be code.
+    """
+    name = f"code/{hash_code(folder)}.tar.gz"
+    try:
+        obstore.head(store, name)
+    except FileNotFoundError:
+        obstore.put(store, name, pack_code(folder))
+    return name
+
+
+def fetch_code(store: Store, name: str, target: Path) -> None:
+    """Downloads packed code."""
+    target.unlink(missing_ok=True)
+    receive(store, name, target)
+
+
+def pack_code(folder: Path) -> bytes:
+    """A folder as an archive, byte for byte the same for the same content."""
+    files = list(_files(folder))
+    if not files:
+        raise BadCodeError(f"{folder} has no files to pack")
+    size = sum(path.stat().st_size for path, _ in files)
+    if size > MAX_BYTES:
+        raise BadCodeError(
+            f"{folder} has {size >> 20} MiB, but code may have {MAX_BYTES >> 20} MiB at most: "
+            "keep data elsewhere"
+        )
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path, name in files:
+            item = tarfile.TarInfo(name)
+            item.size, item.mode = path.stat().st_size, _mode(path)
+            with path.open("rb") as stream:
+                archive.addfile(item, stream)
+    return packed.getvalue()
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        for name in names:
+            path = Path(place, name)
+            if path.is_file() and not name.endswith(".pyc"):
+                found.append((path, path.relative_to(folder).as_posix()))
+    yield from sorted(found, key=lambda item: item[1])
+
+
+def _mode(path: Path) -> int:
+    return 0o755 if os.access(path, os.X_OK) else 0o644

@@ -1,0 +1,122 @@
+"""The sections of a study file that say what a trial's pod is like."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from hpo_ops.config.errors import shown
+from hpo_ops.config.sections import Model, NotAFlag
+from hpo_ops.config.units import Duration
+
+_SUFFIXES = {
+    "": Decimal(1), "m": Decimal("0.001"),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
+}  # fmt: skip
+_QUANTITY = r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+POOLS = ("cpu", "gpu", "gpu-shared", "spot")
+"""The pools that have a template in ``k8s_pod_templates/``."""
+
+
+def amount(quantity: str) -> Decimal:
+    """The number that a Kubernetes quantity such as ``500m`` or ``16Gi`` means."""
+    found = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", quantity)
+    if found is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    return Decimal(found[1]) * _SUFFIXES[found[2]]
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _check_quantity(value: str) -> str:
+    if not re.fullmatch(_QUANTITY, value) or not amount(value):
+        raise ValueError(f"is {shown(value)}, but must be a quantity: 4, 500m, 16Gi")
+    return value
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    AfterValidator(_check_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": _QUANTITY},
+            ]
+        }
+    ),
+]
+
+
+class Resources(Model):
+    """What a trial needs while it runs."""
+
+    gpu: Annotated[float, Field(ge=0, le=1024), NotAFlag] = 0.0
+    """GPUs: whole ones, or a part of one, such as 0.25, in a pool of shared GPUs."""
+    cpu: Quantity = "1"
+    """Cores that are set aside for it."""
+    memory: Quantity = "2Gi"
+    """Memory that it may not exceed."""
+    storage: Quantity | None = None
+    """Space on the node's disk for checkpoints and scratch files that it may not exceed."""
+    pool: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
+    """Nodes to run on; by default gpu, gpu-shared or cpu, as it needs."""
+    memory_on_oom: tuple[Quantity, ...] = ()
+    """Memory for the next try, and the one after, of a trial that ran out of it."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Resources:
+        if self.gpu > 1 and self.gpu % 1:
+            raise ValueError(f"gpu is {self.gpu:g}, but must be whole, or a part of one")
+        steps = [self.memory, *self.memory_on_oom]
+        if sorted(steps, key=amount) != steps:
+            raise ValueError("memory_on_oom does not grow, but each must be more than before")
+        return self
+
+    @property
+    def pool_name(self) -> str:
+        """The pool whose capacity it takes from."""
+        if self.pool is not None:
+            return self.pool
+        if not self.gpu:
+            return "cpu"
+        return "gpu" if self.gpu >= 1 else "gpu-shared"
+
+    @property
+    def lease(self) -> float:
+        """How much of the pool a trial takes: its GPUs, or one place where it needs none."""
+        return self.gpu or 1.0
+
+
+class Pod(Model):
+    """What else there is to say about a trial's pod."""
+
+    template: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
+    """File in k8s_pod_templates/, without .yaml; by default that of the pool."""
+    namespace: str | None = None
+    """Namespace; by default that of the Airflow connection."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that the node must have."""
+    tolerations: tuple[dict[str, Any], ...] = ()
+    """Taints of nodes that it puts up with."""
+    priority_class: str | None = None
+    """Name of a priority class: who is preempted for whom."""
+    service_account: str | None = None
+    """Identity in the cluster, such as one with an IAM role."""
+    image_pull_secrets: tuple[str, ...] = ()
+    """Secrets of the namespace with which the image can be pulled."""
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """Any part of a pod's spec, as Kubernetes has it; merged last, lists by name."""
+    schedule_timeout: Duration = 600.0
+    """How long it may wait for a node and for its image."""
+    on_demand_after: Annotated[int, Field(ge=1)] = 2
+    """On spot nodes: preemptions after which a trial goes on in on_demand_pool."""
+    on_demand_pool: str = "gpu"
+    """The pool for trials that were preempted too often on spot nodes."""

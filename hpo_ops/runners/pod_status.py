@@ -1,0 +1,172 @@
+"""What a pod's status says: still waiting, at work, or how it ended and whose fault it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
+from hpo_ops.runners.pods import AGENT, RESTORE, TRAINING
+
+PREEMPTED_EXIT_CODES = {130, 137, 143}
+"""Of processes that were told to leave; by the kernel for memory, the reason says so."""
+LOST_SECONDS = 30.0
+"""After the grace period of a pod that was told to go: its node does not answer any more."""
+HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
+"""Reasons to wait that do not go away by waiting."""
+
+
+class Phase(StrEnum):
+    """Where a segment's pod is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class PodStatus:
+    """What is to be known of a pod.
+
+    Attributes:
+        phase: Where it is.
+        reason: What it waits for, or how it ended.
+        outcome: How it ended, for who must judge without the agent's word.
+        exit_code: Of the training, where it has one.
+        is_out_of_memory: Whether the kernel ended the training for its memory.
+        is_hopeless: Whether it waits for something that will not come.
+        is_lost: Whether its node has been silent since it was told to go.
+    """
+
+    phase: Phase
+    reason: str = ""
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    is_out_of_memory: bool = False
+    is_hopeless: bool = False
+    is_lost: bool = False
+
+    @property
+    def result(self) -> Result:
+        """The segment's end, as the pod's status tells it."""
+        return Result(
+            outcome=self.outcome or Outcome.PREEMPTED,
+            reason=self.reason,
+            exit_code=self.exit_code,
+        )
+
+
+GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED)
+
+
+def read_status(pod: Any, now: datetime) -> PodStatus:
+    """Reads a pod as either Kubernetes client has it.
+
+    Args:
+        pod: The pod; None where there is none.
+        now: The time, to tell a pod that takes its leave from one that never will.
+    """
+    if pod is None:
+        return GONE
+    status = pod.status
+    if _is_lost(pod, now):
+        return PodStatus(
+            Phase.ENDED, "its node does not answer any more", Outcome.PREEMPTED, is_lost=True
+        )
+    restore = _terminated(status.init_container_statuses).get(RESTORE)
+    if restore is not None and restore.exit_code and not status.reason:
+        return PodStatus(Phase.ENDED, _restore_failed(restore), Outcome.PREEMPTED)
+    containers = _terminated(status.container_statuses)
+    has_ended = status.phase in ("Succeeded", "Failed") or (
+        TRAINING in containers and _agent_has_ended(status, containers)
+    )
+    if has_ended:
+        return _read_end(pod, containers)
+    if status.phase == "Pending" or not _has_started(status.container_statuses):
+        reason, is_hopeless = _what_it_waits_for(status)
+        return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
+    return PodStatus(Phase.RUNNING)
+
+
+def _agent_has_ended(status: Any, containers: dict[str, Any]) -> bool:
+    """The pod's end is the agent's end: it has the last checkpoint to bring home."""
+    if AGENT in containers:
+        return True
+    # Where it is a native sidecar, Kubernetes ends it after the training, and then the pod.
+    return all(item.name != AGENT for item in status.container_statuses or ())
+
+
+def _is_lost(pod: Any, now: datetime) -> bool:
+    told: datetime | None = pod.metadata.deletion_timestamp
+    # The timestamp is when it must be gone: the grace period is over then.
+    return told is not None and (now - told).total_seconds() > LOST_SECONDS
+
+
+def _terminated(statuses: Iterable[Any] | None) -> dict[str, Any]:
+    return {
+        item.name: item.state.terminated
+        for item in statuses or ()
+        if item.state is not None and item.state.terminated is not None
+    }
+
+
+def _has_started(statuses: Iterable[Any] | None) -> bool:
+    return any(
+        item.state is not None and (item.state.running or item.state.terminated)
+        for item in statuses or ()
+        if item.name == TRAINING
+    )
+
+
+def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
+    training = containers.get(TRAINING)
+    exit_code = training.exit_code if training is not None else None
+    if pod.status.reason or pod.metadata.deletion_timestamp is not None:
+        # Evicted, preempted by one that matters more, or with its node shut down.
+        told = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
+        return PodStatus(
+            Phase.ENDED, told or "its pod was told to go", Outcome.PREEMPTED, exit_code
+        )
+    if training is None:
+        return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
+    if training.reason == "OOMKilled":
+        limit = _memory_limit(pod)
+        reason = f"{OUT_OF_MEMORY}: it needed more than {limit}" if limit else OUT_OF_MEMORY
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, exit_code, is_out_of_memory=True)
+    if exit_code in PREEMPTED_EXIT_CODES:
+        return PodStatus(
+            Phase.ENDED, f"killed by signal {exit_code - 128}", Outcome.PREEMPTED, exit_code
+        )
+    if exit_code:
+        return PodStatus(Phase.ENDED, f"exit code {exit_code}", Outcome.FAILED, exit_code)
+    # It ended well, but the agent did not say so before it went: what is saved counts.
+    return PodStatus(Phase.ENDED, "its agent ended without a word", Outcome.PREEMPTED, exit_code)
+
+
+def _memory_limit(pod: Any) -> str | None:
+    for container in pod.spec.containers:
+        if container.name == TRAINING and container.resources and container.resources.limits:
+            limit: str | None = container.resources.limits.get("memory")
+            return limit
+    return None
+
+
+def _restore_failed(terminated: Any) -> str:
+    said = (terminated.message or "").strip().splitlines()
+    return f"restoring failed: {said[-1]}" if said else "restoring failed"
+
+
+def _what_it_waits_for(status: Any) -> tuple[str, bool]:
+    """Kubernetes' own words, and whether waiting is hopeless."""
+    for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = item.state.waiting if item.state is not None else None
+        if waiting is not None and waiting.reason not in ("PodInitializing", None):
+            told = ": ".join(filter(None, (waiting.reason, waiting.message)))
+            return told, waiting.reason in HOPELESS
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return ": ".join(filter(None, (condition.reason, condition.message))), False
+    return "its containers are being started", False

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from kubernetes import client as k8s
+
+from hpo_ops.protocol import Outcome
+from hpo_ops.runners.pod_status import LOST_SECONDS, Phase, PodStatus, read_status
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def ended(exit_code: int, reason: str = "Error", message: str = "") -> k8s.V1ContainerState:
+    return k8s.V1ContainerState(
+        terminated=k8s.V1ContainerStateTerminated(
+            exit_code=exit_code, reason=reason, message=message
+        )
+    )
+
+
+RUNNING = k8s.V1ContainerState(running=k8s.V1ContainerStateRunning())
+
+
+def waits(reason: str, message: str = "") -> k8s.V1ContainerState:
+    return k8s.V1ContainerState(
+        waiting=k8s.V1ContainerStateWaiting(reason=reason, message=message)
+    )
+
+
+def a_pod(
+    phase: str,
+    *,
+    base: k8s.V1ContainerState | None = None,
+    agent: k8s.V1ContainerState | None = None,
+    restore: k8s.V1ContainerState | None = None,
+    told_at: datetime | None = None,
+    conditions: list[k8s.V1PodCondition] | None = None,
+    **status: Any,
+) -> k8s.V1Pod:
+    def statuses(**states: k8s.V1ContainerState | None) -> list[k8s.V1ContainerStatus]:
+        return [
+            k8s.V1ContainerStatus(
+                name=name, state=state, image="i", image_id="i", ready=False, restart_count=0
+            )
+            for name, state in states.items()
+            if state is not None
+        ]
+
+    limits = k8s.V1ResourceRequirements(limits={"memory": "16Gi"})
+    return k8s.V1Pod(
+        metadata=k8s.V1ObjectMeta(name="p", deletion_timestamp=told_at),
+        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base", resources=limits)]),
+        status=k8s.V1PodStatus(
+            phase=phase,
+            container_statuses=statuses(base=base, agent=agent),
+            init_container_statuses=statuses(restore=restore),
+            conditions=conditions,
+            **status,
+        ),
+    )
+
+
+def read(*arguments: Any, **options: Any) -> PodStatus:
+    return read_status(a_pod(*arguments, **options), NOW)
+
+
+def test_a_pod_is_at_work_until_its_agent_has_ended() -> None:
+    assert read("Running", base=RUNNING, agent=RUNNING).phase is Phase.RUNNING
+    # The training is over, but its last checkpoint is still on its way.
+    assert read("Running", base=ended(0, "Completed"), agent=RUNNING).phase is Phase.RUNNING
+    over = read("Succeeded", base=ended(0, "Completed"), agent=ended(0, "Completed"))
+    assert over.phase is Phase.ENDED
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome", "reason"),
+    [
+        ({"base": ended(1)}, Outcome.FAILED, "exit code 1"),
+        ({"base": ended(137, "OOMKilled")}, Outcome.FAILED, "out of memory: it needed more than 16Gi"),
+        ({"base": ended(143)}, Outcome.PREEMPTED, "killed by signal 15"),
+        ({"base": ended(137)}, Outcome.PREEMPTED, "killed by signal 9"),
+        (
+            {"base": ended(1), "reason": "Evicted", "message": "low on disk"},
+            Outcome.PREEMPTED,
+            "Evicted: low on disk",
+        ),
+        ({"reason": "NodeShutdown"}, Outcome.PREEMPTED, "NodeShutdown"),
+        ({"base": ended(1), "told_at": NOW}, Outcome.PREEMPTED, "its pod was told to go"),
+        (
+            {"restore": ended(1, message="a\nno such bucket\n")},
+            Outcome.PREEMPTED,
+            "restoring failed: no such bucket",
+        ),
+        ({"base": ended(0)}, Outcome.PREEMPTED, "its agent ended without a word"),
+    ],
+)  # fmt: skip
+def test_whose_fault_an_end_was(options: dict[str, Any], outcome: Outcome, reason: str) -> None:
+    status = read("Failed", agent=ended(0), **options)
+    assert (status.phase, status.outcome, status.reason) == (Phase.ENDED, outcome, reason)
+
+
+def test_a_pod_that_is_gone_was_preempted() -> None:
+    status = read_status(None, NOW)
+    assert (status.phase, status.outcome) == (Phase.ENDED, Outcome.PREEMPTED)
+
+
+def test_a_pod_on_a_node_that_does_not_answer_is_given_up() -> None:
+    leaving = NOW - timedelta(seconds=LOST_SECONDS - 1)
+    assert read("Running", base=RUNNING, agent=RUNNING, told_at=leaving).phase is Phase.RUNNING
+    silent = NOW - timedelta(seconds=LOST_SECONDS + 1)
+    status = read("Running", base=RUNNING, agent=RUNNING, told_at=silent)
+    assert (status.phase, status.outcome, status.is_lost) == (Phase.ENDED, Outcome.PREEMPTED, True)
+
+
+def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
+    condition = k8s.V1PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="0/4 nodes have a GPU"
+    )
+    status = read("Pending", conditions=[condition])
+    assert (status.phase, status.reason) == (Phase.PENDING, "Unschedulable: 0/4 nodes have a GPU")
+    pulling = read("Pending", base=waits("ImagePullBackOff", "no such image"))
+    assert pulling.reason == "ImagePullBackOff: no such image"
+    assert not pulling.is_hopeless
+    assert read("Pending", base=waits("InvalidImageName")).is_hopeless
+    # The agent runs already, the training's image is still being pulled.
+    half = read("Running", base=waits("ContainerCreating"), agent=RUNNING)
+    assert half.phase is Phase.PENDING
