@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from urllib.parse import urlsplit
 
 from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 from airflow.sdk import BaseHook, Connection
@@ -18,6 +20,8 @@ STORE = "hpo_s3"
 KUBERNETES = "kubernetes_default"
 """Connection of the cluster in which trials are pods."""
 STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
+POD_HOST_VARIABLE = "HPO_POD_HOST"
+"""Where pods reach this machine, for a gateway and a store that listen on its loopback."""
 POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
 """Extras of the two connections: the addresses as pods reach them, where they differ."""
 
@@ -79,19 +83,26 @@ def _plain_credentials(connection: Connection) -> Credentials:
 def pod_gateway_url() -> str:
     """The gateway's address, as pods reach it."""
     connection = BaseHook.get_connection(GATEWAY)
-    url: str = connection.extra_dejson.get(POD_URL) or gateway_address(connection)[0]
-    return url
+    url: str | None = connection.extra_dejson.get(POD_URL)
+    return url or _from_a_pod(gateway_address(connection)[0])
+
+
+def _from_a_pod(url: str) -> str:
+    """An address on this machine's loopback, as a pod reaches it."""
+    parts = urlsplit(url)
+    host = os.environ.get(POD_HOST_VARIABLE)
+    if not host or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return url
+    return parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
 
 
 def pod_store_environment() -> dict[str, str]:
     """The store's variables for a pod; without keys the pod's own identity counts."""
     credentials = store_credentials()
-    endpoint = credentials.endpoint
-    try:
-        extra = BaseHook.get_connection(STORE).extra_dejson
-        endpoint = extra.get(POD_ENDPOINT) or endpoint
-    except AirflowNotFoundException:
-        extra = {}
+    endpoint = _from_a_pod(credentials.endpoint) if credentials.endpoint else None
+    with contextlib.suppress(AirflowNotFoundException):
+        endpoint = BaseHook.get_connection(STORE).extra_dejson.get(POD_ENDPOINT) or endpoint
+    is_ours = endpoint != credentials.endpoint
     values = {
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
@@ -99,7 +110,7 @@ def pod_store_environment() -> dict[str, str]:
         "AWS_REGION": credentials.region,
         "AWS_ENDPOINT_URL_S3": endpoint,
         # Who writes an address for pods down, means it.
-        "AWS_ALLOW_HTTP": "true" if credentials.allow_http or extra.get(POD_ENDPOINT) else None,
+        "AWS_ALLOW_HTTP": "true" if credentials.allow_http or is_ours else None,
     }
     return {name: value for name, value in values.items() if value}
 

@@ -78,7 +78,11 @@ def test_a_pod_is_at_work_until_its_agent_has_ended() -> None:
     ("options", "outcome", "reason"),
     [
         ({"base": ended(1)}, Outcome.FAILED, "exit code 1"),
-        ({"base": ended(137, "OOMKilled")}, Outcome.FAILED, "out of memory: it needed more than 16Gi"),
+        (
+            {"base": ended(137, "OOMKilled")},
+            Outcome.FAILED,
+            "out of memory: it needed more than 16Gi",
+        ),
         ({"base": ended(143)}, Outcome.PREEMPTED, "killed by signal 15"),
         ({"base": ended(137)}, Outcome.PREEMPTED, "killed by signal 9"),
         (

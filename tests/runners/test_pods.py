@@ -122,9 +122,7 @@ def test_the_training_gets_no_secret_and_the_spec_shows_none() -> None:
         ({"gpu": 1, "pool": "spot"}, "trial_spot", "1"),
     ],
 )
-def test_gpus_and_shares_of_them(
-    resources: dict[str, Any], name: str, gpus: str | None
-) -> None:
+def test_gpus_and_shares_of_them(resources: dict[str, Any], name: str, gpus: str | None) -> None:
     made = Resources(**resources)
     assert template_name(made, Pod()) == name
     pod = build(resources=made)

@@ -1,0 +1,121 @@
+"""The training beside an agent: started by run.sh, as in a pod, with this machine's shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import hpo_ops.agent
+from hpo_ops.agent.training import KILL_SECONDS, ContainerTraining
+from hpo_ops.protocol import Action, Control, Workspace
+
+RUN = Path(hpo_ops.agent.__file__).with_name("run.sh")
+SAVES = """
+import signal, sys, time
+def leave(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("up", flush=True)
+time.sleep(60)
+"""
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+
+
+class Container:
+    """run.sh, as Kubernetes would start it."""
+
+    def __init__(self, root: Path) -> None:
+        self.workspace = Workspace(root)
+        self.training = ContainerTraining(self.workspace, grace_seconds=10)
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, program: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            ["sh", str(RUN), sys.executable, "-c", program],
+            env={**os.environ, "HPO_DIR": str(self.workspace.root)},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+        )
+        self._started.append(process)
+        wait_for(lambda: self.training.has_started)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_for(is_true: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    made = Container(tmp_path)
+    yield made
+    made.end()
+
+
+def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> None:
+    process = container.start("print('hello'); raise SystemExit(3)")
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (3, b"hello\n")
+    assert container.training.has_ended
+    assert container.training.exit_code == 3
+    assert not container.training.was_killed
+    assert container.workspace.log.read_text() == "hello\n"
+
+
+def test_a_signal_to_the_container_reaches_the_training(container: Container) -> None:
+    process = container.start(SAVES)
+    wait_for(
+        lambda: container.workspace.log.exists() and "up" in container.workspace.log.read_text()
+    )
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert output == b"up\nsaved\n"
+    assert (process.returncode, container.training.exit_code) == (0, 0)
+
+
+def test_a_container_that_is_killed_is_told_from_one_at_work(container: Container) -> None:
+    process = container.start(DEAF)
+    assert not container.training.has_ended
+    os.killpg(process.pid, signal.SIGKILL)
+    wait_for(lambda: container.training.has_ended)
+    assert container.training.exit_code is None
+    assert container.training.was_killed
+
+
+def test_a_training_that_does_not_leave_is_ended(container: Container) -> None:
+    container.start(DEAF)
+    stop = Control(action=Action.STOP, reason="enough")
+    container.training.check(stop, now=0.0)
+    container.training.check(stop, now=9.0)
+    assert not (container.workspace.root / "signal").exists()
+    container.training.check(stop, now=10.0)
+    wait_for(lambda: not (container.workspace.root / "signal").exists())
+    assert not container.training.has_ended
+    container.training.check(stop, now=10.0 + KILL_SECONDS)
+    wait_for(lambda: container.training.has_ended)
+    assert container.training.was_killed
+
+
+def test_a_training_that_may_go_on_after_all_is_left_alone(container: Container) -> None:
+    container.training.check(Control(action=Action.PAUSE, reason="wait"), now=0.0)
+    container.training.check(Control(), now=5.0)
+    container.training.check(Control(action=Action.PAUSE, reason="wait"), now=11.0)
+    assert not (container.workspace.root / "signal").exists()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import obstore
+import pytest
+
+from hpo_ops.checkpoints import BadCodeError, fetch_code, hash_code, open_store, upload_code
+from hpo_ops.checkpoints.code import pack_code
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)")
+    (folder / "lib" / "model.py").write_text("x = 1")
+    (folder / "run.sh").write_text("#!/bin/sh")
+    (folder / "run.sh").chmod(0o755)
+    return folder
+
+
+def names(archive: bytes) -> dict[str, int]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        return {item.name: item.mode for item in packed}
+
+
+def test_the_same_content_has_the_same_name_and_the_same_bytes(code: Path) -> None:
+    before, packed = hash_code(code), pack_code(code)
+    os.utime(code / "train.py", (1, 1))
+    (code / "__pycache__").mkdir()
+    (code / "__pycache__" / "x.pyc").write_bytes(b"1")
+    (code / ".git").mkdir()
+    (code / ".git" / "HEAD").write_text("ref")
+    assert (hash_code(code), pack_code(code)) == (before, packed)
+    assert names(packed) == {"lib/model.py": 0o644, "run.sh": 0o755, "train.py": 0o644}
+
+
+@pytest.mark.parametrize("change", ["content", "name", "mode"])
+def test_a_changed_file_means_another_name(code: Path, change: str) -> None:
+    before = hash_code(code)
+    file = code / "train.py"
+    if change == "content":
+        file.write_text("print(2)")
+    elif change == "name":
+        file.rename(code / "main.py")
+    else:
+        file.chmod(0o755)
+    assert hash_code(code) != before
+
+
+def test_code_that_is_there_is_not_uploaded_again(code: Path, tmp_path: Path) -> None:
+    store = open_store("memory:///")
+    name = upload_code(store, code)
+    obstore.put(store, name, b"what is there")
+    assert upload_code(store, code) == name
+    fetch_code(store, name, tmp_path / "fetched")
+    assert (tmp_path / "fetched").read_bytes() == b"what is there"
+    (code / "train.py").write_text("print(2)")
+    assert upload_code(store, code) != name
+
+
+def test_a_folder_without_files_is_no_code(tmp_path: Path) -> None:
+    with pytest.raises(BadCodeError, match="has no files to pack"):
+        upload_code(open_store("memory:///"), tmp_path)
