@@ -226,6 +226,8 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         },
         "volumeMounts": [{"name": "hpo", "mountPath": WORKSPACE}],
         "securityContext": {"allowPrivilegeEscalation": False},
+        # Why it failed then stands in the pod's status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
