@@ -14,7 +14,7 @@ mkdir -p "$work" "$root"
 say "downloading Debian's Python"
 prepare_apt "$work/apt" >>"$log" 2>&1
 apt-get -q -y install --download-only --no-install-recommends \
-    python3 dash coreutils grep procps sed libstdc++6 libgcc-s1 >>"$log" 2>&1
+    python3 busybox-static dash coreutils grep procps sed libstdc++6 libgcc-s1 >>"$log" 2>&1
 for name in bin lib lib64 sbin; do
     mkdir -p "$root/usr/$name"
     ln -s "usr/$name" "$root/$name"
