@@ -8,7 +8,7 @@ import sys
 
 from tests.cluster.availability import ClusterUnavailableError, is_required, why_not_here
 from tests.cluster.build import build
-from tests.cluster.cluster import KUBECONFIG
+from tests.cluster.cluster import KUBECONFIG, in_use
 from tests.cluster.layout import Cache
 from tests.cluster.local import LocalCluster
 
@@ -36,9 +36,11 @@ def main(arguments: list[str]) -> int:
             case "up":
                 _check()
                 build(Cache.of_user(), _say)
-                cluster.up(_say)
+                with in_use(Cache.of_user(), _say):
+                    cluster.up(_say)
             case "down":
-                cluster.down()
+                with in_use(Cache.of_user(), _say):
+                    cluster.down()
             case "status":
                 return _status(cluster)
             case "kubeconfig":

@@ -98,8 +98,7 @@ def running_cluster(say: Say) -> Iterator[Cluster]:
     cache = Cache.of_user()
     if not cache.is_built:
         raise ClusterUnavailableError("it is not built: `make test-k8s` and `make cluster-up` do")
-    # Two test runs at a time would stop and lose each other's nodes.
-    with locked(cache.lock, say, "another test run uses the cluster: waiting for it"):
+    with in_use(cache, say):
         local = LocalCluster(cache)
         was_up = local.is_up()
         local.up(say)
@@ -109,6 +108,11 @@ def running_cluster(say: Say) -> Iterator[Cluster]:
         finally:
             if not was_up:
                 local.down()
+
+
+def in_use(cache: Cache, say: Say) -> AbstractContextManager[None]:
+    """Keeps our own cluster for one user: two would stop it, or lose nodes, under each other."""
+    return locked(cache.lock, say, "another test run uses the cluster: waiting for it")
 
 
 def _external(kubeconfig: Path) -> Cluster:
