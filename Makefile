@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-e2e check format bench browser constraints clean
+.PHONY: help install demo up down status test test-fast test-e2e test-k8s cluster-up cluster-down check format bench browser constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,13 +42,23 @@ down: install ## Stops what `make up` or `make demo` has started
 status: install ## Says how each part of the stack is doing
 	$(BIN)/python -m hpo_ops.stack status
 
-test: test-fast test-e2e ## Runs all tests, quick ones first
+test: test-fast test-e2e test-k8s ## Runs all tests, quick ones first
 
-test-fast: install ## Runs the tests that start no Airflow
-	$(PYTEST) -m "not e2e" --numprocesses $(WORKERS)
+test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
+	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
 test-e2e: install browser ## Runs the tests against a real stack
-	$(PYTEST) -m e2e
+	$(PYTEST) -m "e2e and not k8s"
+
+test-k8s: install ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
+	@$(BIN)/python -m tests.cluster build --if-possible
+	$(PYTEST) -m k8s tests/k8s
+
+cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: install ## Stops that Kubernetes and leaves no trace of it
+	@$(BIN)/python -m tests.cluster down
 
 check: install ## Checks style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -1,0 +1,74 @@
+"""A real Kubernetes for the tests in this folder, and a namespace of its own for each module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.availability import ClusterUnavailableError, is_required
+from tests.cluster.cluster import Cluster, running_cluster
+from tests.k8s.pods import Pods
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all tests of this folder, so that none is run with the quick ones by mistake."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.k8s)
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """The cluster of KUBECONFIG, or our own; one that was not up before is down afterwards."""
+    try:
+        with running_cluster(_teller(pytestconfig)) as found:
+            yield found
+    except ClusterUnavailableError as error:
+        reason = f"no Kubernetes: {error}"
+        if is_required():
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace that goes with the module."""
+    module = request.module.__name__.rpartition(".")[2]
+    with cluster.namespace(module.removeprefix("test_").replace("_", "-")) as name:
+        yield name
+
+
+@pytest.fixture
+def pods(cluster: Cluster, namespace: str) -> Iterator[Pods]:
+    """Starts pods that go with the test."""
+    made = Pods(cluster, namespace)
+    yield made
+    made.remove_all()
+
+
+@pytest.fixture
+def own_cluster(cluster: Cluster) -> Cluster:
+    """Our own cluster, for tests that need its pools or lose a node of it."""
+    if cluster.local is None:
+        pytest.skip("only our own cluster has these nodes to lose, not that of KUBECONFIG")
+    return cluster
+
+
+def _teller(config: pytest.Config) -> _Teller:
+    return _Teller(config)
+
+
+class _Teller:
+    """Prints while pytest captures, so that a start of some seconds does not look like a hang."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._reporter = config.pluginmanager.get_plugin("terminalreporter")
+
+    def __call__(self, line: str) -> None:
+        if self._reporter is not None:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(line)
