@@ -1,6 +1,7 @@
 """The agent's entry points in a pod: ``python -m hpo_ops.agent restore`` and ``run``."""
 
 import sys
+import traceback
 
 from hpo_ops.agent.pod import Segment, restore, run
 
@@ -8,4 +9,8 @@ COMMANDS = {"restore": restore, "run": run}
 
 if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
     sys.exit(f"usage: python -m hpo_ops.agent {' | '.join(COMMANDS)}")
-COMMANDS[sys.argv[1]](Segment.from_environment())
+try:
+    COMMANDS[sys.argv[1]](Segment.from_environment())
+except Exception as error:  # noqa: BLE001, its last line is the pod's word on what went wrong
+    traceback.print_exc()
+    sys.exit(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")

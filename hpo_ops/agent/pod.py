@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-import tarfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.logs import LogShipper
 from hpo_ops.agent.restoring import with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
-from hpo_ops.checkpoints import Checkpoints, Logs, fetch_code, open_store
+from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
 from hpo_ops.protocol import Assignment, Workspace
 
@@ -31,6 +30,8 @@ FINISH_SECONDS = 3600.0
 LEAVE_SECONDS = 45.0
 """The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
 LOG_SECONDS = 10.0
+TOOLS = ("cat", "flock", "mkfifo", "mv", "rm", "sleep", "tee")
+"""What run.sh needs besides the shell."""
 RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
 
 
@@ -40,6 +41,7 @@ class Segment:
 
     assignment: Assignment
     workspace: Workspace
+    store: Store
     checkpoints: Checkpoints
     logs: Logs
     gateway: SegmentClient
@@ -56,6 +58,7 @@ class Segment:
         return cls(
             assignment=assignment,
             workspace=workspace,
+            store=store,
             checkpoints=Checkpoints(store, key, uri=assignment.checkpoint_store),
             logs=Logs(store, key),
             gateway=SegmentClient(
@@ -82,7 +85,9 @@ def restore(segment: Segment) -> None:
     root = segment.workspace.root
     segment.log_to(RESTORE_LOG)
     if segment.code is not None:
-        with_signs_of_life(partial(_unpack_code, segment, segment.code), segment.gateway)
+        target = root / "code"
+        fetch = partial(fetch_code, segment.store, segment.code, target)
+        with_signs_of_life(fetch, segment.gateway)
     step = None
     assignment = segment.assignment
     if assignment.from_step > 0:
@@ -104,15 +109,6 @@ def restore(segment: Segment) -> None:
             path.chmod(0o777 if path.is_dir() or path.parent.name == "bin" else 0o666)
 
 
-def _unpack_code(segment: Segment, code: str) -> None:
-    archive = segment.workspace.root / "code.tar.gz"
-    store = open_store(segment.assignment.checkpoint_store or "")
-    fetch_code(store, code, archive)
-    with tarfile.open(archive) as packed:
-        packed.extractall(segment.workspace.root / "code", filter="data")
-    archive.unlink()
-
-
 def _install_shell(folder: Path) -> None:
     """A static shell and the script that it runs, for an image that may have none."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,6 +117,9 @@ def _install_shell(folder: Path) -> None:
         raise FileNotFoundError("the agent's image has no busybox (package busybox-static)")
     shutil.copyfile(busybox, folder / "busybox")
     shutil.copyfile(Path(__file__).with_name("run.sh"), folder / "run.sh")
+    for tool in TOOLS:
+        (folder / tool).unlink(missing_ok=True)
+        (folder / tool).symlink_to("busybox")
 
 
 def run(segment: Segment) -> None:

@@ -1,6 +1,7 @@
 # Runs the training of a pod: what it prints also goes to a file, its exit code to another, and
 # SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
+PATH=$PATH:$hpo/bin # an image may have none of the tools below
 # Held as long as this lives: the agent can tell a training that is at work from one that was
 # killed with everything around it.
 exec 9>"$hpo/alive"

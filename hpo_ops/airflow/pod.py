@@ -104,8 +104,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
         result = self._judge(status, event, Resources(**study.resources), ooms)
-        connect_gateway().finish_segment(segment, result)
-        self.log.info("pod of segment %s: %s", segment, result.reason or result.outcome)
+        self.announce_end(connect_gateway().finish_segment(segment, result))
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
         self.execute(context)

@@ -6,12 +6,14 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import obstore
 
+from hpo_ops.checkpoints.manifest import check_path
 from hpo_ops.checkpoints.store import Store
 from hpo_ops.checkpoints.transfer import receive
 
@@ -48,9 +50,33 @@ def upload_code(store: Store, folder: Path) -> str:
 
 
 def fetch_code(store: Store, name: str, target: Path) -> None:
-    """Downloads packed code."""
-    target.unlink(missing_ok=True)
-    receive(store, name, target)
+    """Downloads packed code and unpacks it in a folder.
+
+    Raises:
+        BadCodeError: The archive has something else in it than files of the folder.
+    """
+    archive = target.with_name(f"{target.name}.tar.gz")
+    archive.unlink(missing_ok=True)
+    receive(store, name, archive)
+    with tarfile.open(archive) as packed:
+        for item in packed:
+            _unpack(packed, item, target)
+    archive.unlink()
+
+
+def _unpack(packed: tarfile.TarFile, item: tarfile.TarInfo, target: Path) -> None:
+    content = packed.extractfile(item) if item.isreg() else None
+    try:
+        check_path(item.name)
+    except ValueError as error:
+        raise BadCodeError(f"{item.name!r} in the code archive: {error}") from error
+    if content is None:
+        raise BadCodeError(f"{item.name!r} in the code archive is not a regular file")
+    path = target / item.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stream:
+        shutil.copyfileobj(content, stream)
+    path.chmod(item.mode & 0o777)
 
 
 def pack_code(folder: Path) -> bytes:

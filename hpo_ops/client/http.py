@@ -159,8 +159,9 @@ class GatewayClient:
         over: list[str] = self.request("POST", "/alive", list(segments))
         return over
 
-    def finish_segment(self, segment: str, result: Result) -> None:
-        self.request("POST", f"/segments/{segment}/result", result.to_dict())
+    def finish_segment(self, segment: str, result: Result) -> Result:
+        answer = self.request("POST", f"/segments/{segment}/result", result.to_dict())
+        return Result.from_dict(answer)
 
     def verdict(self, study_id: int) -> Verdict:
         return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))

@@ -132,9 +132,9 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
 
 
 @agents.post("/result")
-def finish(segment: str, result: Result, studies: Service) -> None:
-    """Takes in how the segment ended."""
-    studies.finish(segment, result)
+def finish(segment: str, result: Result, studies: Service) -> Result:
+    """Takes in how the segment ended, and returns what counts: what was said first."""
+    return studies.finish(segment, result)
 
 
 # -- people ----------------------------------------------------------------------------------

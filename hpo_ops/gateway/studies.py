@@ -376,13 +376,21 @@ class Studies:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
 
-    def finish(self, segment_id: str, result: Result) -> None:
-        """Absorbs how a segment ended, once, whoever brings it."""
+    def finish(self, segment_id: str, result: Result) -> Result:
+        """Absorbs how a segment ended, once, whoever brings it; returns what counts."""
         study_id, _ = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
-            if segment is not None and segment.outcome is None:
-                rules.end_segment(session, segment, result)
+            if segment is None or segment.outcome is None:
+                if segment is not None:
+                    rules.end_segment(session, segment, result)
+                return result
+            return Result(
+                outcome=Outcome(segment.outcome),
+                step=segment.step,
+                reason=segment.reason,
+                exit_code=segment.exit_code,
+            )
 
     # -- the study ---------------------------------------------------------------------------
 

@@ -52,15 +52,35 @@ def test_a_changed_file_means_another_name(code: Path, change: str) -> None:
     assert hash_code(code) != before
 
 
-def test_code_that_is_there_is_not_uploaded_again(code: Path, tmp_path: Path) -> None:
+def test_code_that_is_there_is_not_uploaded_again(code: Path) -> None:
     store = open_store("memory:///")
     name = upload_code(store, code)
     obstore.put(store, name, b"what is there")
     assert upload_code(store, code) == name
-    fetch_code(store, name, tmp_path / "fetched")
-    assert (tmp_path / "fetched").read_bytes() == b"what is there"
+    assert bytes(obstore.get(store, name).bytes()) == b"what is there"
     (code / "train.py").write_text("print(2)")
     assert upload_code(store, code) != name
+
+
+def test_code_comes_out_as_it_went_in(code: Path, tmp_path: Path) -> None:
+    store = open_store("memory:///")
+    fetch_code(store, upload_code(store, code), tmp_path / "there")
+    assert hash_code(tmp_path / "there") == hash_code(code)
+
+
+@pytest.mark.parametrize("kind", ["outside", "link"])
+def test_an_archive_cannot_write_elsewhere(tmp_path: Path, kind: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        item = tarfile.TarInfo("../x" if kind == "outside" else "x")
+        if kind == "link":
+            item.type, item.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(item, io.BytesIO(b""))
+    store = open_store("memory:///")
+    obstore.put(store, "code/bad.tar.gz", packed.getvalue())
+    with pytest.raises(BadCodeError, match="in the code archive"):
+        fetch_code(store, "code/bad.tar.gz", tmp_path / "there")
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_folder_without_files_is_no_code(tmp_path: Path) -> None:

@@ -34,6 +34,10 @@ export APT_CONFIG=
 "$uv" pip install --quiet --system-certs --python-version 3.11 --only-binary :all: \
     ${PIP_FIND_LINKS:+--find-links "$PIP_FIND_LINKS"} --constraint "$constraints" --no-compile-bytecode \
     --target "$root/usr/local/lib/python3.11/dist-packages" "$@" >>"$log" 2>&1
+# Whoever speaks HTTPS wants to know whom to trust, before it says a word.
+mkdir -p "$root/etc/ssl/certs"
+cp "$root/usr/local/lib/python3.11/dist-packages/certifi/cacert.pem" \
+    "$root/etc/ssl/certs/ca-certificates.crt"
 # Containers would compile all they import at each start.
 chroot "$root" /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
     /usr/lib/python3.11 /usr/lib/python3 /usr/local/lib/python3.11 >>"$log" 2>&1

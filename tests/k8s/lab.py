@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubernetes.client import V1Pod
-from tests.cluster.cluster import Cluster
 
 from hpo_ops.stack import Stack
+from tests.cluster.cluster import Cluster
 from tests.e2e.airflow import Lab
 
 PROJECT = Path(__file__).resolve().parents[2]

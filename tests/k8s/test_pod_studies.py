@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.cluster.cluster import Cluster
 
+from tests.cluster.cluster import Cluster
 from tests.k8s.lab import PodLab, pod_lab
 
 
