@@ -50,7 +50,10 @@ def build(cache: Cache, say: Say) -> None:
     with locked(cache.root / "build.lock", say, "another build is going on: waiting for it"):
         if cache.is_built:
             return
-        say("building a Kubernetes for the tests, once: 5 to 15 minutes on two cores")
+        if cache.kubernetes.is_dir():
+            say("building images for the tests on Kubernetes, once: 1 to 3 minutes")
+        else:
+            say("building a Kubernetes for the tests, once: 5 to 15 minutes on two cores")
         say(f"into {cache.root}")
         began = time.monotonic()
         # The file system mostly waits for downloads: it is made while Kubernetes is compiled.

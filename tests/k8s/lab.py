@@ -37,6 +37,23 @@ class PodLab(Lab):
         }
         return self.add_study(name, **{**values, **changes})
 
+    def training_with(self, name: str, text: str) -> Path:
+        """A folder of code with one file."""
+        folder = self.stack.dags.parent / "code" / name.partition(".")[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+        return folder
+
+    def task_log(self, name: str, run_id: str, task_id: str, map_index: int) -> str:
+        """What stands in the log of a task's instance."""
+        (instance,) = (
+            item
+            for item in self.instances(name, run_id)
+            if (item["task_id"], item["map_index"]) == (task_id, map_index)
+        )
+        lines = self.airflow.log_lines(instance, attempt=1)
+        return "\n".join(str(line.get("event")) for line in lines)
+
     def pods(self, study: str | None = None) -> list[V1Pod]:
         """The pods of trials that are there."""
         selector = "app.kubernetes.io/managed-by=hpo-ops"
