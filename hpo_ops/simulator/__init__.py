@@ -3,10 +3,11 @@
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.comparison import Outcome, Summary, compare, oracle_seconds, summarize
 from hpo_ops.simulator.engine import simulate
+from hpo_ops.simulator.files import load_traces, save_traces
 from hpo_ops.simulator.memo import MemoPredictor
 from hpo_ops.simulator.replay import Event, Interval, Replay
 from hpo_ops.simulator.synthetic import game_study, image_study, slow_study, uneven_study
-from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace, load_traces, save_traces
+from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace
 
 __all__ = [
     "Cluster",
