@@ -108,17 +108,17 @@ def to_target(
         for row in found:
             rows[row.policy].append(row)
         oracle.append(oracle_seconds(traces, target, cluster=cluster) or 0.0)
-        line = ", ".join(f"{row.policy} {row.mean_seconds / HOUR:.2f}" for row in found)
+        line = ", ".join(f"{row.policy} {row.seconds.mean / HOUR:.2f}" for row in found)
         print(f"  {traces.name}, target {target:.4g}: {line} h", flush=True)
-    pop = fmean(row.mean_seconds for row in rows["pop"])
+    pop = fmean(row.seconds.mean for row in rows["pop"])
     print("  policy | mean h | least | most | reached | GPU-h | time / POP's")
     for name, mine in rows.items():
-        mean = fmean(row.mean_seconds for row in mine)
+        mean = fmean(row.seconds.mean for row in mine)
         print(
-            f"  {name} | {mean / HOUR:.2f} | {min(r.least_seconds for r in mine) / HOUR:.2f} | "
-            f"{max(r.most_seconds for r in mine) / HOUR:.2f} | "
+            f"  {name} | {mean / HOUR:.2f} | {min(r.seconds.least for r in mine) / HOUR:.2f} | "
+            f"{max(r.seconds.most for r in mine) / HOUR:.2f} | "
             f"{sum(r.reached for r in mine)}/{sum(r.orders for r in mine)} | "
-            f"{fmean(r.mean_unit_seconds for r in mine) / HOUR:.2f} | {mean / pop:.2f}"
+            f"{fmean(r.unit_seconds.mean for r in mine) / HOUR:.2f} | {mean / pop:.2f}"
         )
     print(f"  oracle | {fmean(oracle) / HOUR:.2f} | | | | | {fmean(oracle) / pop:.2f}")
 
@@ -224,8 +224,8 @@ def at_deadlines(traces: Sequence[Traces], orders: int) -> None:
         ]
         for row in summarize(outcomes):
             print(
-                f"  {deadline:.0f} | {row.policy} | {row.mean_best:.4f} | {row.mean_trials:.1f} | "
-                f"{row.mean_utilization:.2f}",
+                f"  {deadline:.0f} | {row.policy} | {row.best.mean if row.best else 0:.4f} | {row.trials.mean:.1f} | "
+                f"{row.utilization.mean:.2f}",
                 flush=True,
             )
 

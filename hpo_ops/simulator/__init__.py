@@ -1,7 +1,14 @@
 """Replays studies on virtual time, under the policies that run live ones."""
 
 from hpo_ops.simulator.cluster import Cluster
-from hpo_ops.simulator.comparison import Outcome, Summary, compare, oracle_seconds, summarize
+from hpo_ops.simulator.comparison import (
+    Outcome,
+    Spread,
+    Summary,
+    compare,
+    oracle_seconds,
+    summarize,
+)
 from hpo_ops.simulator.engine import simulate
 from hpo_ops.simulator.files import load_traces, save_traces
 from hpo_ops.simulator.memo import MemoPredictor
@@ -16,6 +23,7 @@ __all__ = [
     "MemoPredictor",
     "Outcome",
     "Replay",
+    "Spread",
     "Summary",
     "TraceError",
     "Traces",

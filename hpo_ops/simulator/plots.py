@@ -101,6 +101,18 @@ def draw_sensitivity(lines: Mapping[str, Sequence[tuple[int, float]]], path: Pat
     _save(figure, path)
 
 
+def draw_orders(times: Times, path: Path) -> None:
+    """Draws the share of orders in which a policy was done by a time, a line for each policy."""
+    figure, axes = _figure()
+    for name, seconds in times.seconds.items():
+        hours = sorted(second / HOUR for second in seconds)
+        shares = [(done + 1) / len(hours) for done in range(len(hours))]
+        axes.step([0.0, *hours], [0.0, *shares], where="post", label=name)
+    axes.set(xlabel="hours to the target", ylabel="share of orders", ylim=(0, 1.05))
+    axes.legend()
+    _save(figure, path)
+
+
 def _units_at(replay: Replay, time: float) -> int:
     units = 0
     for start, count in replay.capacity:

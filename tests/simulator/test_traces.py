@@ -92,10 +92,10 @@ def test_policies_are_compared_on_the_same_orders() -> None:
         (name, order) for order in range(3) for name in policies
     ]
     rows = {row.policy: row for row in summarize(outcomes)}
-    assert rows["asha"].mean_seconds < rows["default"].mean_seconds
+    assert rows["asha"].seconds.mean < rows["default"].seconds.mean
     assert rows["default"].reached == 0
-    assert rows["default"].mean_trials == 10
-    assert rows["default"].least_seconds <= rows["default"].median_seconds
+    assert rows["default"].trials.mean == 10
+    assert rows["default"].seconds.least <= rows["default"].seconds.median
 
 
 def test_the_oracle_starts_the_right_trial_first() -> None:
