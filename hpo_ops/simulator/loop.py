@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heappop
+
 from hpo_ops.core import (
     Action,
     Allocator,
@@ -58,10 +60,10 @@ class Loop:
         """Runs to the end."""
         deadline = self._study.goal.deadline_seconds
         reached: float | None = None
-        running, agenda = self._floor.running, self._agenda
+        running, heap = self._floor.running, self._agenda.heap
         self._fill()
-        while agenda and (running or self._floor.queued or agenda.has(Kind.CAPACITY)):
-            time, _, kind, number, version = agenda.pop()
+        while heap and (running or self._floor.queued or self._agenda.has(Kind.CAPACITY)):
+            time, _, kind, number, version = heappop(heap)
             if deadline is not None and time > deadline:
                 self._now = deadline
                 break
@@ -104,7 +106,7 @@ class Loop:
             self._forecast(segment)
         decision = self._scheduler.on_report(study, trial, self._now)
         action = decision.action
-        self._log.append((self._now, action.value, number, step, decision.reason))
+        self._log.append((self._now, action, number, step, decision.reason))
         if action is Action.CONTINUE and segment.done < segment.until:
             self._go_on(segment)
             return is_hit
@@ -147,7 +149,7 @@ class Loop:
             state = TrialState.PAUSED
             self._study.trials[number].checkpoint_step = step
         self._study.move(number, state)
-        self._log.append((self._now, state.value, number, step, decision.reason))
+        self._log.append((self._now, state, number, step, decision.reason))
 
     # -- places ------------------------------------------------------------------------------
 

@@ -39,4 +39,5 @@ def test_the_replay_of_a_live_study_takes_as_long(lab: Lab, tmp_path: Path, flow
     print(flow, json.dumps(found, indent=1))
     happened, (again, _) = found["happened"], found["replays"]
     assert again["makespan_seconds"] == pytest.approx(happened["makespan_seconds"], rel=0.15)
-    assert again["gpu_hours"] == pytest.approx(happened["gpu_hours"], rel=0.15)
+    # A live trial trains on until it hears that it is to stop; a replayed one stops at once.
+    assert again["gpu_hours"] == pytest.approx(happened["gpu_hours"], rel=0.3)
