@@ -54,7 +54,7 @@ def draw_plots(
         draw_utilization(lines, drawn[2])
         for name, replay in firsts.items():
             drawn.append(folder / f"allocation_{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png")
-            draw_allocation(replay, drawn[-1])
+            draw_allocation(replay, drawn[-1], name)
         drawn.append(folder / "machines.png")
         draw_sensitivity(_over_machines(setting, outcomes, predictor), drawn[-1])
     except OSError as error:

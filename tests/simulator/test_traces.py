@@ -26,6 +26,7 @@ from hpo_ops.simulator import (
 )
 from hpo_ops.simulator.plots import (
     draw_allocation,
+    draw_orders,
     draw_sensitivity,
     draw_times,
     draw_utilization,
@@ -112,7 +113,11 @@ def test_the_numbers_behind_the_plots() -> None:
     assert info.times == (0.0, 2.0, 4.0, 6.0)
     assert info.shares == (1.0, 1.0, 0.5, 0.5)
     outcomes = compare(traces, {"default": Default()}, cluster=Cluster(units=2), orders=2)
-    assert times_of(outcomes).seconds == {"default": (8.0, 8.0)}
+    assert times_of(outcomes) == ({"default": (8.0, 8.0)}, {"default": ()})
+    outcomes = compare(
+        traces, {"default": Default()}, cluster=Cluster(units=2), orders=2, target=0.1
+    )
+    assert times_of(outcomes) == ({"default": (1.0, 1.0)}, {"default": (1.0, 1.0)})
 
 
 def test_plots_are_written(tmp_path: Path) -> None:
@@ -123,6 +128,7 @@ def test_plots_are_written(tmp_path: Path) -> None:
         "use.png": lambda path: draw_utilization({"default": utilization_of(replay)}, path),
         "who.png": lambda path: draw_allocation(replay, path),
         "units.png": lambda path: draw_sensitivity({"default": [(2, 9.0), (4, 5.0)]}, path),
+        "orders.png": lambda path: draw_orders(times_of(outcomes), path),
         "times.png": lambda path: draw_times(times_of(outcomes), path),
     }.items():
         draw(tmp_path / name)
