@@ -19,8 +19,8 @@ from hpo_ops.cli.replaying import (
     Seed,
     StartSeconds,
     UnseenRule,
+    check_length,
     figure_table,
-    last_step_of,
     parse_counts,
     show,
     spread_json,
@@ -39,7 +39,7 @@ from hpo_ops.curves import ProjectedEnsemble
 from hpo_ops.simulator import Cluster, MemoPredictor, Summary, Traces, image_study, summarize
 from hpo_ops.simulator.comparison import Draw, Outcome, Policy, outcome_of, replays
 from hpo_ops.simulator.policies import parse_policies, policy_of
-from hpo_ops.simulator.unseen import Unseen, fill_unseen
+from hpo_ops.simulator.unseen import Unseen, fill_unseen, whole_steps
 
 EPILOG = (
     "Examples: hpo plan dags/studies/digits.yaml · "
@@ -99,7 +99,7 @@ def plan(
     counts = parse_counts("--slots", slots) if slots else _usual_slots(config)
     given = None if like is None else read_traces(like, seed=seed)
     own = policy_of(config)
-    length = own.scheduler.max_steps or steps or (given.max_steps if given else USUAL_STEPS)
+    length = own.scheduler.max_steps or steps or (whole_steps(given) if given else USUAL_STEPS)
     policies = {f"{config.scheduler.name} (this study)": own}
     words = scheduler or [name for name in USUAL.split(",") if name != config.scheduler.name]
     with told_in_a_sentence():
@@ -110,11 +110,11 @@ def plan(
         units=1, start_seconds=start_seconds or 0.0, resume_seconds=start_seconds or 0.0
     )
     if given is not None:
-        last_step = last_step_of([own.scheduler], given)
-        whole = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
+        whole = fill_unseen(given, unseen, last_step=whole_steps(given), predictor=predictor)
         made = list(_drawn(config, whole, draws=draws, seed=seed))
         cluster = with_delays(given, cluster, start_seconds)
         notes = [*_notes_on(config, given), *unseen_note(given, unseen)]
+        notes += check_length(policies, whole)
     else:
         made = list(_made_up(config, length, pace=step_seconds, draws=draws, seed=seed))
         notes = [*_warnings(length, step_seconds)]

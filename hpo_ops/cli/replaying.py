@@ -14,7 +14,6 @@ from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.terminal import out
 from hpo_ops.config import StudyError
 from hpo_ops.config.units import parse_duration
-from hpo_ops.core import Scheduler
 from hpo_ops.simulator import Spread, Summary, Traces
 from hpo_ops.simulator.comparison import Policy
 from hpo_ops.simulator.unseen import Unseen
@@ -97,12 +96,6 @@ def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
         for name, policy in policies.items()
         if (policy.scheduler.max_steps or 0) > traces.max_steps
     ]
-
-
-def last_step_of(schedulers: Iterable[Scheduler], traces: Traces) -> int:
-    """Steps of a whole trial: as the first scheduler that knows says, else of the longest."""
-    known = [scheduler.max_steps for scheduler in schedulers if scheduler.max_steps is not None]
-    return max(known[0], 1) if known else traces.max_steps
 
 
 def unseen_note(traces: Traces, rule: Unseen) -> list[str]:

@@ -21,7 +21,6 @@ from hpo_ops.cli.replaying import (
     UnseenRule,
     check_length,
     figure_table,
-    last_step_of,
     parse_seconds,
     show,
     spread_json,
@@ -38,7 +37,7 @@ from hpo_ops.simulator import Cluster, MemoPredictor, Replay, Traces, oracle_sec
 from hpo_ops.simulator.comparison import Outcome, Policy, orders_of, outcome_of, replays
 from hpo_ops.simulator.history import calibrate
 from hpo_ops.simulator.policies import parse_policies
-from hpo_ops.simulator.unseen import Unseen, fill_unseen
+from hpo_ops.simulator.unseen import Unseen, fill_unseen, whole_steps
 
 EPILOG = (
     "Examples: hpo simulate image · "
@@ -136,6 +135,7 @@ def simulate(
     live studies.
     """
     given = read_traces(traces, seed=seed)
+    last_step = whole_steps(given)
     with told_in_a_sentence():
         policies = parse_policies(
             scheduler or [USUAL],
@@ -146,7 +146,6 @@ def simulate(
     if plots is not None:
         machines_around(slots)  # says so now where a package is missing
     predictor = MemoPredictor(ProjectedEnsemble(seed=seed))
-    last_step = last_step_of((policy.scheduler for policy in policies.values()), given)
     whole = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
     cluster = Cluster(units=slots, max_width=max_width or slots, max_share=max_share)
     setting = Setting(

@@ -17,7 +17,6 @@ from hpo_ops.cli.replaying import (
     Schedulers,
     UnseenRule,
     figure_table,
-    last_step_of,
     parse_counts,
     show,
     time_text,
@@ -34,7 +33,7 @@ from hpo_ops.simulator.comparison import Policy
 from hpo_ops.simulator.history import History, calibrate, first_start, history_of
 from hpo_ops.simulator.policies import parse_policies
 from hpo_ops.simulator.traces import StudyTerms
-from hpo_ops.simulator.unseen import Reliance, Unseen, fill_unseen, reliance_of
+from hpo_ops.simulator.unseen import Reliance, Unseen, fill_unseen, reliance_of, whole_steps
 
 EPILOG = (
     "Examples: hpo whatif digits --scheduler pop --slots 8 · "
@@ -84,7 +83,7 @@ def whatif(
             rounds=terms.rounds,
             at_barrier=terms.reproducible,
         )
-        last_step = last_step_of([own.scheduler], traces)
+        last_step = whole_steps(traces)
         others = {str(terms.scheduler["name"]): own}
         if scheduler:
             others = parse_policies(

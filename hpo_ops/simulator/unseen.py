@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hpo_ops.core import Observation
+from hpo_ops.core import Observation, TrialState
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.simulator.replay import Replay
 from hpo_ops.simulator.traces import Traces, TrialTrace
@@ -88,6 +88,22 @@ def fill_unseen(
 
 def _steps_after(trial: TrialTrace, stride: int, last_step: int) -> range:
     return range(trial.at_steps[-1] + stride, last_step + 1, stride)
+
+
+def whole_steps(traces: Traces) -> int:
+    """Steps of a whole trial: of the longest that completed, else as the study's scheduler said.
+
+    Where neither is known, of the longest there is.
+    """
+    completed = [
+        trial.at_steps[-1]
+        for trial in traces.trials
+        if trial.record is not None and trial.record.state is TrialState.COMPLETED
+    ]
+    if completed:
+        return max(completed)
+    said = None if traces.terms is None else traces.terms.scheduler.get("max_steps")
+    return max(said, traces.max_steps) if isinstance(said, int) else traces.max_steps
 
 
 def usual_stride(traces: Traces) -> int:
