@@ -70,21 +70,6 @@ def load_lcbench(path: Path) -> list[Traces]:
     ]
 
 
-def nth_best(traces: Traces, rank: int) -> float:
-    """A target that about so many trials reach: where the trial of this rank settles.
-
-    That is the mean of its last tenth, since a single value is as much luck as level.
-    """
-    scores = sorted(
-        (
-            fmean(map(traces.direction.to_score, trial.values[-max(len(trial.values) // 10, 1) :]))
-            for trial in traces.trials
-        ),
-        reverse=True,
-    )
-    return traces.direction.to_value(scores[rank - 1])
-
-
 def to_target(
     studies: Sequence[tuple[Traces, float]],
     policies: Mapping[str, Scheduler],
@@ -108,17 +93,17 @@ def to_target(
         for row in found:
             rows[row.policy].append(row)
         oracle.append(oracle_seconds(traces, target, cluster=cluster) or 0.0)
-        line = ", ".join(f"{row.policy} {row.mean_seconds / HOUR:.2f}" for row in found)
+        line = ", ".join(f"{row.policy} {row.seconds.mean / HOUR:.2f}" for row in found)
         print(f"  {traces.name}, target {target:.4g}: {line} h", flush=True)
-    pop = fmean(row.mean_seconds for row in rows["pop"])
+    pop = fmean(row.seconds.mean for row in rows["pop"])
     print("  policy | mean h | least | most | reached | GPU-h | time / POP's")
     for name, mine in rows.items():
-        mean = fmean(row.mean_seconds for row in mine)
+        mean = fmean(row.seconds.mean for row in mine)
         print(
-            f"  {name} | {mean / HOUR:.2f} | {min(r.least_seconds for r in mine) / HOUR:.2f} | "
-            f"{max(r.most_seconds for r in mine) / HOUR:.2f} | "
+            f"  {name} | {mean / HOUR:.2f} | {min(r.seconds.least for r in mine) / HOUR:.2f} | "
+            f"{max(r.seconds.most for r in mine) / HOUR:.2f} | "
             f"{sum(r.reached for r in mine)}/{sum(r.orders for r in mine)} | "
-            f"{fmean(r.mean_unit_seconds for r in mine) / HOUR:.2f} | {mean / pop:.2f}"
+            f"{fmean(r.unit_seconds.mean for r in mine) / HOUR:.2f} | {mean / pop:.2f}"
         )
     print(f"  oracle | {fmean(oracle) / HOUR:.2f} | | | | | {fmean(oracle) / pop:.2f}")
 
@@ -138,7 +123,7 @@ def pop_part(orders: int, studies: int) -> None:
     print("POP, images: 100 trials, 4 machines, target where the best trial settles")
     images = [image_study(seed=1000 + i) for i in range(studies)]
     cluster = Cluster(units=4, start_seconds=5.0, resume_seconds=5.0)
-    to_target([(t, nth_best(t, 1)) for t in images], policies, cluster=cluster, orders=orders)
+    to_target([(t, t.settled_value()) for t in images], policies, cluster=cluster, orders=orders)
     print("POP, a game: 100 trials, 15 machines, target 200")
     steps = 100
     games = [game_study(seed=1000 + i) for i in range(studies)]
@@ -166,7 +151,8 @@ def machines_part(orders: int, studies: int) -> None:
     for units in (2, 4, 8, 15):
         print(f"POP, images, {units} machines")
         cluster = Cluster(units=units, start_seconds=5.0, resume_seconds=5.0)
-        to_target([(t, nth_best(t, 1)) for t in images], policies, cluster=cluster, orders=orders)
+        targets = [(t, t.settled_value()) for t in images]
+        to_target(targets, policies, cluster=cluster, orders=orders)
 
 
 def lcbench_part(orders: int, path: Path) -> None:
@@ -185,7 +171,7 @@ def lcbench_part(orders: int, path: Path) -> None:
     }
     print("LCBench: 100 trials, 4 machines, target where the best trial settles")
     cluster = Cluster(units=4, start_seconds=1.0, resume_seconds=1.0)
-    studies = [(traces, nth_best(traces, 1)) for traces in load_lcbench(path)]
+    studies = [(traces, traces.settled_value()) for traces in load_lcbench(path)]
     to_target(studies, policies, cluster=cluster, orders=orders)
 
 
@@ -224,8 +210,8 @@ def at_deadlines(traces: Sequence[Traces], orders: int) -> None:
         ]
         for row in summarize(outcomes):
             print(
-                f"  {deadline:.0f} | {row.policy} | {row.mean_best:.4f} | {row.mean_trials:.1f} | "
-                f"{row.mean_utilization:.2f}",
+                f"  {deadline:.0f} | {row.policy} | {row.best.mean if row.best else 0:.4f} | "
+                f"{row.trials.mean:.1f} | {row.utilization.mean:.2f}",
                 flush=True,
             )
 
@@ -307,6 +293,9 @@ def speed_part() -> None:
             AshaPromoting(max_steps=81),
             Hyperband(max_steps=81),
             HyperSched(max_steps=81),
+            Halving(max_steps=81),
+            Median(max_steps=81),
+            Bandit(max_steps=81),
         ):
             start = time.process_time()
             replay = simulate(traces, scheduler, cluster=Cluster(units=32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -11,14 +10,16 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 
 from hpo_ops import __version__
+from hpo_ops.cli import plan, simulate, whatif
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
 from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
+from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
+from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
 from hpo_ops.config import StudyError, load_study
 from hpo_ops.stack import Stack, StackError, Update
@@ -31,12 +32,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
-Run = Annotated[str | None, typer.Option("--run", help="Its DAG run; the newest if not given.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 GENERIC_DAG = "hpo_study"
 DAG_SECONDS = 90.0
 EXPECTED = (
@@ -61,10 +56,6 @@ def main() -> None:
         sys.exit(130)
 
 
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, default=str))
-
-
 @app.command(epilog="Example: hpo validate dags/studies/digits.yaml")
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Study files.")], as_json: Json = False
@@ -78,7 +69,7 @@ def validate(
         except StudyError as error:
             found[str(file)] = error.problems
     if as_json:
-        _print_json(found)
+        print_json(found)
     for file_name, problems in found.items():
         if not as_json and not problems:
             out.print(f"{file_name}: ok")
@@ -117,7 +108,7 @@ def run(
         out.print(f"Started study {target.name}: {page}", soft_wrap=True)
     if not is_followed:
         if as_json:
-            _print_json({"study": target.name, "run_id": run_id})
+            print_json({"study": target.name, "run_id": run_id})
         return
     console = err if as_json or is_quiet else out
     ended_well = follow(session, console, dag_id=target.dag_id, run_id=run_id, name=target.name)
@@ -127,7 +118,7 @@ def run(
         why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
         raise CommandError(f"{target.name} was not started: {why or page}") from None
     if as_json:
-        _print_json(progress.to_dict())
+        print_json(progress.to_dict())
     elif not is_quiet:
         _show_end(session, progress)
     if not ended_well:
@@ -178,14 +169,14 @@ def status(
     if study is None:
         studies = session.gateway.studies()
         if as_json:
-            _print_json([item.to_dict() for item in studies])
+            print_json([item.to_dict() for item in studies])
         else:
             out.print(studies_table(studies))
         return
     progress = session.study(study, run_id)
     trials = session.gateway.trials(progress.id)
     if as_json:
-        _print_json({**progress.to_dict(), "all_trials": [trial.to_dict() for trial in trials]})
+        print_json({**progress.to_dict(), "all_trials": [trial.to_dict() for trial in trials]})
         return
     out.print(progress_line(progress), soft_wrap=True)
     out.print(f"{progress.state}: {progress.reason or 'goes on'}", soft_wrap=True)
@@ -202,7 +193,7 @@ def best(study: StudyName, run_id: Run = None, as_json: Json = False) -> None:
     if progress.best is None:
         raise CommandError(f"no trial of {study} has reported a value yet")
     if as_json:
-        _print_json(progress.best.to_dict())
+        print_json(progress.best.to_dict())
         return
     front = session.gateway.front(progress.id)
     if len(front) > 1:
@@ -291,7 +282,7 @@ def set_(
     except ValueError as error:
         raise CommandError(str(error)) from error
     if as_json:
-        _print_json(in_force)
+        print_json(in_force)
         return
     for key, value in in_force.items():
         out.print(f"{key}: {value}", soft_wrap=True)
@@ -382,6 +373,12 @@ def gateway(
     alone = FastAPI(openapi_url=None)
     alone.mount(PREFIX, create_app(studies))
     uvicorn.run(alone, host=host, port=port)
+
+
+app.add_typer(trace, name="trace")
+app.command(epilog=simulate.EPILOG)(simulate.simulate)
+app.command(epilog=plan.EPILOG)(plan.plan)
+app.command(epilog=whatif.EPILOG)(whatif.whatif)
 
 
 @app.command()

@@ -13,7 +13,9 @@ from hpo_ops.client.messages import (
     Best,
     Group,
     Progress,
+    ReportPage,
     Score,
+    SegmentSummary,
     StudyHandle,
     StudyRequest,
     TrialSummary,
@@ -200,6 +202,18 @@ class GatewayClient:
         answer: list[dict[str, Any]] = self.request(
             "GET", f"/studies/{study_id}/events", after=after, limit=limit
         )
+        return answer
+
+    def reports(self, study_id: int, *, after: int = 0) -> ReportPage:
+        answer = self.request("GET", f"/studies/{study_id}/reports", after=after)
+        return ReportPage.from_dict(answer)
+
+    def segments(self, study_id: int, *, offset: int = 0) -> list[SegmentSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/segments", offset=offset)
+        return [SegmentSummary.from_dict(item) for item in answer]
+
+    def config(self, study_id: int) -> dict[str, Any]:
+        answer: dict[str, Any] = self.request("GET", f"/studies/{study_id}/config")
         return answer
 
     def stop(self, study_id: int, reason: str) -> None:

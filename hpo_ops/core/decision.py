@@ -10,7 +10,7 @@ from hpo_ops.protocol import Action, ParamValue
 
 
 def _check_reason(reason: str) -> None:
-    if not reason.strip():
+    if not reason or reason.isspace():
         raise ValueError("reason is empty, but every decision must say why")
 
 

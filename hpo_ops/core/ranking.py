@@ -11,12 +11,15 @@ class Ranking:
 
     def __init__(self) -> None:
         self._scores: list[float] = []
+        self._quantiles: dict[float, float] = {}
+        """Quantiles that were asked for since the last change."""
 
     def __len__(self) -> int:
         return len(self._scores)
 
     def add(self, score: float) -> None:
         insort(self._scores, score)
+        self._quantiles.clear()
 
     def better_than(self, score: float) -> int:
         """How many scores are strictly greater."""
@@ -36,6 +39,7 @@ class Ranking:
         if index == len(self._scores) or self._scores[index] != score:
             raise ValueError(f"score {score} is not in the ranking")
         del self._scores[index]
+        self._quantiles.clear()
 
     def quantile(self, q: float, *, without: float | None = None) -> float:
         """The q-quantile (0 to 1) with linear interpolation between neighbours.
@@ -44,6 +48,14 @@ class Ranking:
             q: From 0, the least score, to 1, the greatest.
             without: A score in the ranking that is left out once.
         """
+        if without is not None:
+            return self._quantile(q, without)
+        found = self._quantiles.get(q)
+        if found is None:
+            found = self._quantiles[q] = self._quantile(q, None)
+        return found
+
+    def _quantile(self, q: float, without: float | None) -> float:
         count = len(self._scores) - (without is not None)
         if count < 1:
             raise ValueError("a quantile of no scores does not exist")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hpo_ops.protocol import ParamValue
 
@@ -39,8 +39,7 @@ class Forecast(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """A report as a policy sees it: ``score`` is the value, negated where less is better."""
 
     step: int
@@ -105,5 +104,8 @@ class Trial:
 
     def score_at(self, step: int) -> float | None:
         """The score first reported at or after a step."""
-        index = bisect_left(self.observations, step, key=lambda seen: seen.step)
-        return self.observations[index].score if index < len(self.observations) else None
+        seen = self.observations
+        if 0 < step <= len(seen) and seen[step - 1].step == step:  # no gaps before it, as is usual
+            return seen[step - 1].score
+        index = bisect_left(seen, step, key=lambda item: item.step)
+        return seen[index].score if index < len(seen) else None

@@ -12,7 +12,9 @@ from hpo_ops.client import (
     Best,
     Group,
     Progress,
+    ReportPage,
     Score,
+    SegmentSummary,
     StudyHandle,
     StudyRequest,
     TrialSummary,
@@ -20,7 +22,7 @@ from hpo_ops.client import (
     Verdict,
     Waiting,
 )
-from hpo_ops.gateway import reading
+from hpo_ops.gateway import reading, recording
 from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
 from hpo_ops.gateway.studies import Studies
@@ -242,6 +244,34 @@ def events(
 ) -> list[dict[str, Any]]:
     """What happened in a study, oldest first."""
     return reading.happened(studies.ledger, record, after=after, limit=limit)
+
+
+@people.get("/studies/{study_id}/reports")
+def all_reports(
+    record: Readable,
+    studies: Service,
+    after: int = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
+) -> ReportPage:
+    """The reports of all trials after an id, in the order in which they came."""
+    return recording.reports_after(studies.ledger, record, after=after, limit=limit)
+
+
+@people.get("/studies/{study_id}/segments")
+def all_segments(
+    record: Readable,
+    studies: Service,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
+) -> list[SegmentSummary]:
+    """The segments of all trials, oldest first."""
+    return recording.segments_from(studies.ledger, record, offset=offset, limit=limit)
+
+
+@people.get("/studies/{study_id}/config")
+def config(record: Readable) -> dict[str, Any]:
+    """The study as it is in force now."""
+    return record.config.to_dict()
 
 
 @people.post("/studies/{study_id}/stop")

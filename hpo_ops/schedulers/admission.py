@@ -39,7 +39,8 @@ class PaceIndex:
         last = trial.observations[-1]
         steps = last.step - max(before, 0)
         if steps > 0:
-            self._seconds.add(last.seconds * float(last.width) / steps)
+            width = last.width.numerator / last.width.denominator
+            self._seconds.add(last.seconds * width / steps)
         self.furthest_seconds = max(self.furthest_seconds, trial.seconds)
 
     def moved(self, trial: Trial, before: TrialState) -> None:

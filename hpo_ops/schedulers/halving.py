@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,38 @@ from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, Tri
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import by_priority, resume_reason
 from hpo_ops.schedulers.rungs import next_rung, rung_steps
+
+
+class PausedIndex:
+    """Who is paused at which step, best first, kept up with the study."""
+
+    def __init__(self) -> None:
+        self.at_step: dict[int, list[tuple[float, int]]] = {}
+        """Negated score and number of each trial that is paused at a step."""
+        self._places: dict[int, tuple[int, tuple[float, int]]] = {}
+
+    def reported(self, trial: Trial, before: int) -> None:
+        if trial.number in self._places:
+            self._forget(trial)
+            self._add(trial)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        if trial.number in self._places:
+            self._forget(trial)
+        if trial.state is TrialState.PAUSED:
+            self._add(trial)
+
+    def _add(self, trial: Trial) -> None:
+        entry = (-(trial.score or 0.0), trial.number)
+        insort(self.at_step.setdefault(trial.step, []), entry)
+        self._places[trial.number] = (trial.step, entry)
+
+    def _forget(self, trial: Trial) -> None:
+        step, entry = self._places.pop(trial.number)
+        here = self.at_step[step]
+        del here[bisect_left(here, entry)]
+        if not here:
+            del self.at_step[step]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +84,19 @@ class Halving:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        paused = list(study.in_state(TrialState.PAUSED).values())
-        ready = [trial for trial in paused if trial.step not in self.rungs]
+        at_step = study.index("paused at steps", PausedIndex).at_step
+        ready = [
+            study.trials[number]
+            for step, here in at_step.items()
+            if step not in self.rungs
+            for _, number in here
+        ]
         ready += study.in_state(TrialState.WAITING).values()
         if study.unstarted or ready:
             return self._start(study, sorted(ready, key=by_priority), free)
-        if not paused:
+        if not at_step:
             return TrialGroup((), f"all {study.goal.trials} trials have been started")
-        return self._promote(study, paused, free)
+        return self._promote(study, min(at_step), free)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or trial.step not in self.rungs:
@@ -74,28 +112,25 @@ class Halving:
             )
         return TrialGroup(tuple(members), f"{len(members)} of rung {self.rungs[0]}")
 
-    def _promote(self, study: Study, paused: Sequence[Trial], free: int) -> TrialGroup:
+    def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
+        """Places for the best of those that wait at a step, the lowest at which anyone does."""
         running = study.in_state(TrialState.RUNNING).values()
-        unfinished = [*paused, *running]
-        lowest = min(self._level(trial) for trial in unfinished)
-        here = [trial for trial in paused if self._level(trial) == lowest]
-        if not here:
+        lowest = self._reached(step)
+        if any(self._level(trial) < lowest for trial in running):
             return TrialGroup((), f"{len(running)} trials are still on their way to a rung")
-        best = sorted(here, key=lambda trial: (-(trial.score or 0.0), trial.number))
-        if len(here) < len(unfinished):  # the barrier was passed, these wait for a place only
-            kept, dropped = best, best[:0]
-        else:
-            count = max(1, len(study.ranking_at(self.rungs[lowest - 1])) // self.eta)
-            kept, dropped = best[:count], best[count:]
-        step = self.rungs[lowest - 1]
+        best = study.index("paused at steps", PausedIndex).at_step[step]
+        count = len(best)
+        unfinished = len(study.in_state(TrialState.PAUSED)) + len(running)
+        if count == unfinished:  # else the barrier was passed, and these wait for a place only
+            count = max(1, len(study.ranking_at(step)) // self.eta)
         members = [
-            self._member(trial, f"trial {trial.number} is among the best at step {step}")
-            for trial in kept[:free]
+            self._member(study.trials[number], f"trial {number} is among the best at step {step}")
+            for _, number in best[: min(free, count)]
         ]
         return TrialGroup(
             tuple(members),
-            f"the best {len(kept)} at step {step} go on",
-            tuple(trial.number for trial in dropped),
+            f"the best {min(count, len(best))} at step {step} go on",
+            tuple(number for _, number in best[count:]),
         )
 
     def _member(self, trial: Trial, reason: str) -> Member:
@@ -110,4 +145,8 @@ class Halving:
         if trial.state is TrialState.RUNNING:
             start = trial.observations_at_start
             step = trial.observations[start - 1].step if start else 0
-        return sum(rung <= step for rung in self.rungs)
+        return self._reached(step)
+
+    def _reached(self, step: int) -> int:
+        """How many rungs are at a step or below."""
+        return bisect_right(self.rungs, step)

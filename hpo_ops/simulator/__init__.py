@@ -1,12 +1,20 @@
 """Replays studies on virtual time, under the policies that run live ones."""
 
 from hpo_ops.simulator.cluster import Cluster
-from hpo_ops.simulator.comparison import Outcome, Summary, compare, oracle_seconds, summarize
+from hpo_ops.simulator.comparison import (
+    Outcome,
+    Spread,
+    Summary,
+    compare,
+    oracle_seconds,
+    summarize,
+)
 from hpo_ops.simulator.engine import simulate
+from hpo_ops.simulator.files import load_traces, save_traces
 from hpo_ops.simulator.memo import MemoPredictor
 from hpo_ops.simulator.replay import Event, Interval, Replay
 from hpo_ops.simulator.synthetic import game_study, image_study, slow_study, uneven_study
-from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace, load_traces, save_traces
+from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace
 
 __all__ = [
     "Cluster",
@@ -15,6 +23,7 @@ __all__ = [
     "MemoPredictor",
     "Outcome",
     "Replay",
+    "Spread",
     "Summary",
     "TraceError",
     "Traces",

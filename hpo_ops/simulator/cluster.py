@@ -20,6 +20,7 @@ class Cluster:
         max_width: Most units for one trial.
         start_seconds: From the start of a trial's first segment to its first step.
         resume_seconds: The same for later segments, with saving and loading.
+        turnover_seconds: How long a place is empty between two segments.
         checkpoint_every: Steps between two checkpoints; an interrupted trial goes back to one.
         speedups: Speed on 1, 2, 4, 8, ... units; ideal where empty.
         sharing_overhead: How much longer steps take with 2, 3, ... trials on a unit, beyond
@@ -33,6 +34,7 @@ class Cluster:
     max_width: int = 1
     start_seconds: float = 0.0
     resume_seconds: float = 0.0
+    turnover_seconds: float = 0.0
     checkpoint_every: int = 1
     speedups: tuple[float, ...] = ()
     sharing_overhead: tuple[float, ...] = ()
@@ -45,6 +47,7 @@ class Cluster:
         check_at_least("max_width", self.max_width, 1)
         check_at_least("start_seconds", self.start_seconds, 0)
         check_at_least("resume_seconds", self.resume_seconds, 0)
+        check_at_least("turnover_seconds", self.turnover_seconds, 0)
         check_at_least("checkpoint_every", self.checkpoint_every, 1)
 
     def capacity(self, units: int) -> Capacity:

@@ -1,12 +1,14 @@
-"""Several schedulers over many orders of the same trials."""
+"""Several policies over many orders of the same trials."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
+from typing import NamedTuple
 
-from hpo_ops.core import Allocator, Scheduler
+from hpo_ops.core import Allocator, Scheduler, derive_seed
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.engine import simulate
@@ -17,10 +19,26 @@ from hpo_ops.simulator.traces import Traces
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A scheduler, with an allocator if it has one."""
+    """A scheduler, with an allocator if it has one, and the flow that it runs in.
+
+    Attributes:
+        scheduler: Who runs.
+        allocator: How much each gets; one unit each without.
+        rounds: Whether there is a barrier between rounds.
+        at_barrier: Whether it is decided there only.
+    """
 
     scheduler: Scheduler
     allocator: Allocator | None = None
+    rounds: bool = False
+    at_barrier: bool = False
+
+
+class Draw(NamedTuple):
+    """Trials in an order, and the value to reach with them."""
+
+    traces: Traces
+    target: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +49,7 @@ class Outcome:
         policy: Name of the policy.
         order: Which order.
         time_to_target: Seconds; None where the target was not reached.
+        time_to_best: Seconds until the best value of all; None without any.
         makespan: Seconds until the study ended.
         best: Best value at the end.
         unit_seconds: Units held, times how long.
@@ -43,6 +62,7 @@ class Outcome:
     policy: str
     order: int
     time_to_target: float | None
+    time_to_best: float | None
     makespan: float
     best: float | None
     unit_seconds: float
@@ -57,21 +77,49 @@ class Outcome:
         return self.makespan if self.time_to_target is None else self.time_to_target
 
 
+class Spread(NamedTuple):
+    """A figure over all orders: its mean, its deviation, and the range of most."""
+
+    mean: float
+    sd: float
+    median: float
+    low: float
+    """One in ten is below."""
+    high: float
+    """One in ten is above."""
+    least: float
+    most: float
+
+    def scaled(self, factor: float) -> Spread:
+        """The same in another unit."""
+        return Spread(*(number * factor for number in self))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What one policy did over all orders: means, and the spread of the time to the target."""
+    """What one policy did over all orders.
+
+    Attributes:
+        policy: Its name.
+        orders: How many there were.
+        reached: In how many of them the target was reached.
+        seconds: Time to the target, or until the study ended without.
+        makespan: Time until the study ended.
+        best: Best value at the end; None without any.
+        unit_seconds: Units held, times how long.
+        utilization: Share of the units' time that was held.
+        trials: Trials that were started.
+    """
 
     policy: str
     orders: int
     reached: int
-    mean_seconds: float
-    median_seconds: float
-    least_seconds: float
-    most_seconds: float
-    mean_best: float | None
-    mean_unit_seconds: float
-    mean_utilization: float
-    mean_trials: float
+    seconds: Spread
+    makespan: Spread
+    best: Spread | None
+    unit_seconds: Spread
+    utilization: Spread
+    trials: Spread
 
 
 def compare(
@@ -80,33 +128,65 @@ def compare(
     *,
     cluster: Cluster,
     orders: int = 25,
+    seed: int = 0,
     predictor: CurvePredictor | None = None,
     target: float | None = None,
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> list[Outcome]:
-    """Replays the traces under each policy, in the same orders, 0 being the traces' own.
+    """Replays the traces under each policy, in the same orders, the first being their own.
 
     Forecasts are made once for each curve, whatever the policy and the order.
     """
-    memo = None if predictor is None else MemoPredictor(predictor)
-    outcomes = []
+    made = replays(
+        orders_of(traces, orders, seed=seed, target=target),
+        policies,
+        cluster=cluster,
+        predictor=None if predictor is None else MemoPredictor(predictor),
+        deadline_seconds=deadline_seconds,
+        stop_at_target=stop_at_target,
+    )
+    return [outcome_of(name, order, replay) for name, order, replay in made]
+
+
+def orders_of(
+    traces: Traces, orders: int, *, seed: int = 0, target: float | None = None
+) -> Iterator[Draw]:
+    """The same trials in so many orders; the first is their own."""
     for order in range(orders):
-        shuffled = traces.reorder(order)
+        number = order if seed == 0 or order == 0 else derive_seed(seed, "order", order)
+        yield Draw(traces.reorder(number), target)
+
+
+def replays(
+    draws: Iterable[Draw],
+    policies: Mapping[str, Scheduler | Policy],
+    *,
+    cluster: Cluster,
+    predictor: CurvePredictor | None = None,
+    deadline_seconds: float | None = None,
+    stop_at_target: bool = True,
+) -> Iterator[tuple[str, int, Replay]]:
+    """Each draw under each policy: the policy's name, the number of the draw, the replay."""
+    for number, draw in enumerate(draws):
         for name, policy in policies.items():
             chosen = policy if isinstance(policy, Policy) else Policy(scheduler=policy)
-            replay = simulate(
-                shuffled,
-                chosen.scheduler,
-                cluster=cluster,
-                allocator=chosen.allocator,
-                predictor=memo,
-                target=target,
-                deadline_seconds=deadline_seconds,
-                stop_at_target=stop_at_target,
+            yield (
+                name,
+                number,
+                simulate(
+                    draw.traces,
+                    chosen.scheduler,
+                    cluster=cluster,
+                    allocator=chosen.allocator,
+                    predictor=predictor,
+                    target=draw.target,
+                    deadline_seconds=deadline_seconds,
+                    stop_at_target=stop_at_target,
+                    at_barrier=chosen.at_barrier,
+                    rounds=chosen.rounds,
+                ),
             )
-            outcomes.append(outcome_of(name, order, replay))
-    return outcomes
 
 
 def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
@@ -115,6 +195,7 @@ def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
         policy=policy,
         order=order,
         time_to_target=replay.time_to_target,
+        time_to_best=replay.best[-1][0] if replay.best else None,
         makespan=replay.makespan,
         best=replay.best[-1][1] if replay.best else None,
         unit_seconds=replay.unit_seconds,
@@ -130,24 +211,46 @@ def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
-        seconds = [outcome.seconds for outcome in mine]
         best = [outcome.best for outcome in mine if outcome.best is not None]
         rows.append(
             Summary(
                 policy=policy,
                 orders=len(mine),
                 reached=sum(outcome.time_to_target is not None for outcome in mine),
-                mean_seconds=fmean(seconds),
-                median_seconds=median(seconds),
-                least_seconds=min(seconds),
-                most_seconds=max(seconds),
-                mean_best=fmean(best) if best else None,
-                mean_unit_seconds=fmean(outcome.unit_seconds for outcome in mine),
-                mean_utilization=fmean(outcome.utilization for outcome in mine),
-                mean_trials=fmean(outcome.trials for outcome in mine),
+                seconds=spread_of([outcome.seconds for outcome in mine]),
+                makespan=spread_of([outcome.makespan for outcome in mine]),
+                best=spread_of(best) if best else None,
+                unit_seconds=spread_of([outcome.unit_seconds for outcome in mine]),
+                utilization=spread_of([outcome.utilization for outcome in mine]),
+                trials=spread_of([outcome.trials for outcome in mine]),
             )
         )
     return rows
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """The spread of one figure or more.
+
+    >>> spread_of([1.0, 2.0, 3.0]).high
+    2.8
+    """
+    ordered = sorted(values)
+    return Spread(
+        mean=fmean(ordered),
+        sd=stdev(ordered) if len(ordered) > 1 else 0.0,
+        median=median(ordered),
+        low=_quantile(ordered, 0.1),
+        high=_quantile(ordered, 0.9),
+        least=ordered[0],
+        most=ordered[-1],
+    )
+
+
+def _quantile(ordered: Sequence[float], q: float) -> float:
+    position = q * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
 def oracle_seconds(traces: Traces, target: float, *, cluster: Cluster) -> float | None:

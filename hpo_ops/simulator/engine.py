@@ -23,6 +23,7 @@ def simulate(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
     at_barrier: bool = False,
+    rounds: bool = False,
 ) -> Replay:
     """Replays a study under a scheduler, and an allocator if there is one.
 
@@ -38,6 +39,7 @@ def simulate(
         deadline_seconds: Study time at which everything stops.
         stop_at_target: Whether the study ends when the target is reached.
         at_barrier: Whether schedulers decide between rounds only.
+        rounds: Whether places are filled only when all are free, as in ``flow: rounds``.
 
     Raises:
         ValueError: The scheduler wants what traces do not hold (copies of trials).
@@ -49,7 +51,15 @@ def simulate(
         deadline_seconds=deadline_seconds,
         at_barrier=at_barrier,
     )
-    loop = Loop(traces, scheduler, cluster, goal, allocator, predictor)
+    loop = Loop(
+        traces,
+        scheduler,
+        cluster,
+        goal,
+        allocator=allocator,
+        predictor=predictor,
+        rounds=rounds,
+    )
     collects = gc.isenabled()
     gc.disable()  # the loop makes no cycles, and looking for them takes time
     try:

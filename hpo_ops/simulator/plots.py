@@ -10,6 +10,7 @@ from hpo_ops.simulator.comparison import Outcome
 from hpo_ops.simulator.replay import Replay
 
 HOUR = 3600.0
+TO_TARGET = "hours to the target, or to the end without"
 
 
 class Utilization(NamedTuple):
@@ -20,9 +21,15 @@ class Utilization(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds to the target of each policy, one for each order."""
+    """Seconds of each policy, one for each order.
+
+    Attributes:
+        seconds: To the target, or to the end of a study that did not reach it.
+        hits: To the target, of the orders in which it was reached.
+    """
 
     seconds: dict[str, tuple[float, ...]]
+    hits: dict[str, tuple[float, ...]]
 
 
 def utilization_of(replay: Replay, points: int = 200) -> Utilization:
@@ -47,8 +54,12 @@ def utilization_of(replay: Replay, points: int = 200) -> Utilization:
 
 def times_of(outcomes: Sequence[Outcome]) -> Times:
     """The seconds to the target by policy."""
-    names = dict.fromkeys(outcome.policy for outcome in outcomes)
-    return Times({name: tuple(o.seconds for o in outcomes if o.policy == name) for name in names})
+    times = Times({}, {})
+    for outcome in outcomes:
+        hit = () if outcome.time_to_target is None else (outcome.time_to_target,)
+        for lists, new in ((times.seconds, (outcome.seconds,)), (times.hits, hit)):
+            lists[outcome.policy] = (*lists.get(outcome.policy, ()), *new)
+    return times
 
 
 def draw_utilization(lines: Mapping[str, Utilization], path: Path) -> None:
@@ -62,7 +73,7 @@ def draw_utilization(lines: Mapping[str, Utilization], path: Path) -> None:
     _save(figure, path)
 
 
-def draw_allocation(replay: Replay, path: Path) -> None:
+def draw_allocation(replay: Replay, path: Path, title: str = "") -> None:
     """Draws who held what and when, a row for each trial, as thick as it was wide."""
     figure, axes = _figure()
     widest = max((float(interval.width) for interval in replay.intervals), default=1.0)
@@ -74,19 +85,22 @@ def draw_allocation(replay: Replay, path: Path) -> None:
             height=0.9 * float(interval.width) / widest,
             color=f"C{interval.trial % 10}",
         )
-    axes.set(xlabel="hours", ylabel="trial")
+    axes.set(xlabel="hours", ylabel="trial", title=title)
     axes.invert_yaxis()
     _save(figure, path)
 
 
 def draw_times(times: Times, path: Path) -> None:
-    """Draws the spread of the time to the target over orders, a box for each policy."""
+    """Draws the spread over orders, a box for each policy, and how often it got to the target."""
     figure, axes = _figure()
     axes.boxplot(
         [[second / HOUR for second in seconds] for seconds in times.seconds.values()],
-        tick_labels=list(times.seconds),
+        tick_labels=[
+            f"{name}\nreached {len(times.hits[name])}/{len(seconds)}"
+            for name, seconds in times.seconds.items()
+        ],
     )
-    axes.set(ylabel="hours to the target")
+    axes.set(ylabel=TO_TARGET, ylim=(0, None))
     _save(figure, path)
 
 
@@ -96,7 +110,21 @@ def draw_sensitivity(lines: Mapping[str, Sequence[tuple[int, float]]], path: Pat
     for name, points in lines.items():
         units, seconds = zip(*points, strict=True)
         axes.plot(units, [second / HOUR for second in seconds], marker="o", label=name)
-    axes.set(xlabel="units", ylabel="hours to the target")
+    axes.set(xlabel="units", ylabel=TO_TARGET, ylim=(0, None))
+    axes.legend()
+    _save(figure, path)
+
+
+def draw_orders(times: Times, path: Path) -> None:
+    """Draws the share of orders in which a policy had reached the target by a time."""
+    figure, axes = _figure()
+    end = max(max(seconds) for seconds in times.seconds.values()) / HOUR
+    for name, seconds in times.seconds.items():
+        hours = sorted(second / HOUR for second in times.hits[name])
+        shares = [done / len(seconds) for done in range(1, len(hours) + 1)]
+        last = shares[-1] if shares else 0.0
+        axes.step([0.0, *hours, end], [0.0, *shares, last], where="post", label=name)
+    axes.set(xlabel="hours", ylabel="share of orders at the target", ylim=(0, 1.05))
     axes.legend()
     _save(figure, path)
 

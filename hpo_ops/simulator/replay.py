@@ -92,3 +92,9 @@ class Replay:
                 break
             found = value
         return found
+
+    def time_to(self, value: float) -> float | None:
+        """The study time at which a value was reached; None if it was not."""
+        direction = self.study.goal.direction
+        wanted = direction.to_score(value)
+        return next((time for time, best in self.best if direction.to_score(best) >= wanted), None)

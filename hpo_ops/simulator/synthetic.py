@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import exp
 from random import Random
 
@@ -113,3 +114,33 @@ def uneven_study(*, seed: int = 0, trials: int = 27, steps: int = 27) -> Traces:
         )
         made.append(TrialTrace(values, (pace,) * steps, {"index": len(made)}))
     return Traces(f"uneven-{seed}", "accuracy", Direction.MAXIMIZE, tuple(made))
+
+
+SYNTHETIC: Mapping[str, Callable[..., Traces]] = {
+    "image": image_study,
+    "game": game_study,
+    "slow": slow_study,
+    "uneven": uneven_study,
+}
+"""The synthetic studies with a short name."""
+
+
+def make_synthetic(name: str, options: Mapping[str, object], *, seed: int = 0) -> Traces:
+    """A synthetic study by its name and its options: trials, steps and seed.
+
+    Raises:
+        ValueError: The name or an option is not allowed; the message names it and what is.
+    """
+    if name not in SYNTHETIC:
+        raise ValueError(f"{name!r} is no synthetic study: there are {', '.join(SYNTHETIC)}")
+    least = {"trials": 1, "steps": 2, "seed": 0}
+    numbers: dict[str, int] = {"seed": seed}
+    for key, value in options.items():
+        if key not in least:
+            raise ValueError(f"{name}.{key} is not an option; allowed: {', '.join(least)}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least[key]:
+            raise ValueError(
+                f"{name}.{key} is {value!r}, but must be a whole number, {least[key]} or more"
+            )
+        numbers[key] = value
+    return SYNTHETIC[name](**numbers)

@@ -2,44 +2,141 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import pairwise
 from random import Random
-from typing import IO
+from typing import NamedTuple
 
-from hpo_ops.core import Direction, derive_seed
+from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.protocol import ParamValue
-
-FORMAT = "hpo-ops-traces"
-VERSION = 1
 
 
 class TraceError(ValueError):
     """A file is not a trace."""
 
 
+class SegmentRecord(NamedTuple):
+    """A segment as it really ran, in seconds since the study started."""
+
+    start: float
+    end: float
+    from_step: int
+    to_step: int
+    outcome: str
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """How a recorded trial really went.
+
+    Attributes:
+        trial: Its number in the study.
+        state: What had become of it.
+        times: Seconds since the study started at which each report came.
+        segments: Its segments, in order.
+    """
+
+    trial: int
+    state: TrialState
+    times: tuple[float, ...]
+    segments: tuple[SegmentRecord, ...]
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the trial might have gone on: it neither completed nor failed."""
+        return self.state not in (TrialState.COMPLETED, TrialState.FAILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTerms:
+    """Under which terms a recorded study ran.
+
+    Attributes:
+        run: Its DAG run.
+        scheduler: Its scheduler as in a study file: the name and its options.
+        slots: Trials at the same time.
+        rounds: Whether there was a barrier between rounds.
+        reproducible: Whether it was decided between rounds only.
+        trials: Trials that it might have started.
+        target: Value of the metric that ended it.
+        deadline_seconds: Study time after which nothing ran.
+        state: Where the study was when it was recorded.
+        reason: Why it ended.
+        silent: Trials that reported nothing, and are not in the traces.
+    """
+
+    run: str
+    scheduler: Mapping[str, object]
+    slots: int
+    rounds: bool
+    reproducible: bool = False
+    trials: int = 0
+    target: float | None = None
+    deadline_seconds: float | None = None
+    state: str = ""
+    reason: str = ""
+    silent: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class TrialTrace:
-    """One trial: the value after each step and the seconds that the step took on one unit."""
+    """One trial: the value at each report and the seconds that it took on one unit.
+
+    Attributes:
+        values: The values.
+        seconds: Seconds of training before each value.
+        params: The hyperparameters.
+        steps: The step of each value; empty for 1, 2, 3 and so on.
+        measured: Values that were measured; those after were filled in. None where all were.
+        record: How the trial really went, where it was recorded.
+    """
 
     values: tuple[float, ...]
     seconds: tuple[float, ...]
     params: Mapping[str, ParamValue] = field(default_factory=dict)
+    steps: tuple[int, ...] = ()
+    measured: int | None = None
+    record: TrialRecord | None = None
 
     def __post_init__(self) -> None:
-        if len(self.values) != len(self.seconds):
+        count = len(self.values)
+        if count != len(self.seconds):
             raise TraceError(
-                f"a trial has {len(self.values)} values and {len(self.seconds)} seconds, "
+                f"a trial has {count} values and {len(self.seconds)} seconds, "
                 "but must have as many of both"
             )
-        if not self.values:
+        if not count:
             raise TraceError("a trial has no steps, but must have one or more")
-        if min(self.seconds) < 0:
-            raise TraceError(f"a step took {min(self.seconds)} seconds, but must take 0 or more")
+        if not 0 <= min(self.seconds) <= max(self.seconds) < math.inf:
+            worst = next(s for s in self.seconds if not 0 <= s < math.inf)
+            raise TraceError(f"a step took {worst} seconds, but must take 0 or more")
+        if any(map(math.isinf, self.values)):
+            raise TraceError("a value is infinite, but must be a finite number, or null for none")
+        if self.steps:
+            _check_steps(self.steps, count)
+        if self.measured is not None and not 0 <= self.measured <= count:
+            raise TraceError(f"measured is {self.measured}, but must be from 0 to {count}")
+        if self.record is not None and len(self.record.times) not in (count, self.measured):
+            raise TraceError(
+                f"a trial has {count} values and {len(self.record.times)} times, "
+                "but must have as many of both"
+            )
+
+    @property
+    def at_steps(self) -> Sequence[int]:
+        """The step of each value."""
+        return self.steps or range(1, len(self.values) + 1)
+
+
+def _check_steps(steps: tuple[int, ...], count: int) -> None:
+    if len(steps) != count:
+        raise TraceError(
+            f"a trial has {count} values and {len(steps)} steps, but must have as many of both"
+        )
+    if steps[0] < 0 or any(after <= before for before, after in pairwise(steps)):
+        raise TraceError("steps must be 0 or more and rise")
 
 
 @dataclass(frozen=True)
@@ -51,17 +148,19 @@ class Traces:
         metric: The metric's name.
         direction: Which way it is better.
         trials: The trials in the order in which a sampler would give them.
+        terms: Under which terms it ran, where it was recorded.
     """
 
     name: str
     metric: str
     direction: Direction
     trials: tuple[TrialTrace, ...]
+    terms: StudyTerms | None = None
 
     @property
     def max_steps(self) -> int:
-        """Steps of the longest trial."""
-        return max(len(trial.values) for trial in self.trials)
+        """Last step of the longest trial."""
+        return max(trial.at_steps[-1] for trial in self.trials)
 
     def reorder(self, seed: int) -> Traces:
         """The same trials in another order; seed 0 keeps the order."""
@@ -72,83 +171,24 @@ class Traces:
         random.shuffle(trials)
         return replace(self, trials=tuple(trials))
 
+    def resample(self, count: int, seed: int) -> Traces:
+        """So many trials drawn from these, each as often as chance has it (a bootstrap)."""
+        random = Random(derive_seed(seed, "resample"))  # noqa: S311 (no secret)
+        return replace(self, trials=tuple(random.choices(self.trials, k=count)))
 
-def save_traces(traces: Traces, path: Path) -> None:
-    """Writes a file of JSON lines: a header, then a line a trial; packed if it ends in ``.gz``."""
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": traces.name,
-        "metric": traces.metric,
-        "direction": traces.direction,
-    }
-    with _open(path, "wt") as stream:
-        stream.write(json.dumps(header) + "\n")
-        for trial in traces.trials:
-            line = {
-                "params": dict(trial.params),
-                "values": trial.values,
-                "seconds": trial.seconds,
-            }
-            stream.write(json.dumps(line) + "\n")
+    def settled_value(self) -> float:
+        """Where the best trial settles: the best mean of the last tenth of a trial's values.
 
-
-def load_traces(path: Path) -> Traces:
-    """Reads what ``save_traces`` wrote.
-
-    Raises:
-        TraceError: The file is not a trace; the message names the file and the line.
-    """
-    with _open(path, "rt") as stream:
-        lines = [line for line in stream if line.strip()]
-    if not lines:
-        raise TraceError(f"{path}: is empty, but must start with a header")
-    header = _parse(path, 1, lines[0])
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise TraceError(f"{path}:1: is not the header of {FORMAT} version {VERSION}")
-    trials = tuple(_trial(path, number, line) for number, line in enumerate(lines[1:], start=2))
-    if not trials:
-        raise TraceError(f"{path}: has no trials, but must have one or more")
-    return Traces(
-        name=str(header.get("name", path.stem)),
-        metric=str(header.get("metric", "value")),
-        direction=Direction(str(header.get("direction", Direction.MAXIMIZE))),
-        trials=trials,
-    )
-
-
-def _trial(path: Path, number: int, line: str) -> TrialTrace:
-    data = _parse(path, number, line)
-    values, seconds, params = data.get("values"), data.get("seconds"), data.get("params", {})
-    if not isinstance(params, dict):
-        raise TraceError(f"{path}:{number}: params must be an object")
-    try:
-        return TrialTrace(_numbers(values), _numbers(seconds), params)
-    except (TypeError, ValueError) as error:
-        raise TraceError(f"{path}:{number}: {error}") from error
-
-
-def _numbers(items: object) -> tuple[float, ...]:
-    if not isinstance(items, Sequence) or isinstance(items, str):
-        raise TraceError("values and seconds must be lists of numbers")
-    return tuple(float("nan") if item is None else float(item) for item in items)
-
-
-def _parse(path: Path, number: int, line: str) -> dict[str, object]:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise TraceError(f"{path}:{number}: is not JSON ({error})") from error
-    if not isinstance(data, dict):
-        raise TraceError(f"{path}:{number}: must be an object")
-    return data
-
-
-@contextmanager
-def _open(path: Path, mode: str) -> Iterator[IO[str]]:
-    if path.suffix == ".gz":
-        with gzip.open(path, mode, encoding="utf-8") as packed:
-            yield packed  # type: ignore[misc]  # opened as text
-    else:
-        with path.open(mode, encoding="utf-8") as stream:
-            yield stream
+        A single value is as much luck as level.
+        """
+        means = []
+        for trial in self.trials:
+            scores = [
+                self.direction.to_score(value) for value in trial.values if not math.isnan(value)
+            ]
+            tail = scores[-max(len(trial.values) // 10, 1) :]
+            if tail:
+                means.append(sum(tail) / len(tail))
+        if not means:
+            raise TraceError(f"{self.name} has no value that is a number")
+        return self.direction.to_value(max(means))

@@ -1,0 +1,191 @@
+"""The floor: which trials hold which units, and what it takes to start, resize and move them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpo_ops.allocators import changes_of
+from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
+from hpo_ops.simulator.agenda import Agenda, Kind
+from hpo_ops.simulator.cluster import Cluster
+from hpo_ops.simulator.replay import Interval
+from hpo_ops.simulator.traces import TrialTrace
+
+ONE = Fraction(1)
+LogLine = tuple[float, str, int | None, int, str]
+
+
+@dataclass(slots=True)
+class Segment:
+    """A trial that runs: it has made so many of its reports and will make so many."""
+
+    number: int
+    steps: Sequence[int]
+    values: Sequence[float]
+    seconds: Sequence[float]
+    done: int
+    until: int
+    whole: int
+    member: Member
+    width: Fraction = ONE
+    speed: float = 1.0
+    units: tuple[int, ...] = ()
+    started: float = 0.0
+    from_step: int = 0
+    version: int = 0
+
+    @property
+    def step(self) -> int:
+        """The last reported step; 0 before the first."""
+        return self.steps[self.done - 1] if self.done else 0
+
+
+def make_segment(
+    number: int, trace: TrialTrace, member: Member, *, from_step: int, max_steps: int | None
+) -> Segment:
+    """The next segment of a trial: from its checkpoint to where its place in the group ends."""
+    steps = trace.at_steps
+    whole = len(steps)
+    if max_steps is not None and max_steps < steps[-1]:
+        whole = bisect_left(steps, max_steps) + 1
+    done = bisect_right(steps, from_step) if from_step else 0
+    until = whole
+    if member.until_step is not None and member.until_step < steps[whole - 1]:
+        until = bisect_left(steps, member.until_step) + 1
+    return Segment(
+        number, steps, trace.values, trace.seconds, done, max(until, done + 1), whole, member
+    )
+
+
+class Floor:
+    """Who holds what, and who waits for units."""
+
+    def __init__(
+        self,
+        study: Study,
+        cluster: Cluster,
+        allocator: Allocator | None,
+        agenda: Agenda,
+        log: list[LogLine],
+    ) -> None:
+        self._study, self._cluster, self._allocator = study, cluster, allocator
+        self._agenda, self._log = agenda, log
+        self._versions = 0
+        self.running: dict[int, Segment] = {}
+        self.queued: dict[int, Segment] = {}
+        self.intervals: list[Interval] = []
+        self.restarts = 0
+        self.set_units(cluster.units)
+
+    def set_units(self, units: int) -> None:
+        """So many units from now on."""
+        self.units = units
+        shares = self._cluster.max_share if self._allocator is not None else 1
+        self._study.places = units * shares
+
+    @property
+    def free(self) -> int:
+        """Places that no trial has."""
+        return self._study.places - len(self.running) - len(self.queued)
+
+    @property
+    def has_idle_units(self) -> bool:
+        """Whether an allocator could hand out more."""
+        if self._allocator is None:
+            return False
+        return self.units > sum(float(segment.width) for segment in self.running.values())
+
+    def take(self, segment: Segment, now: float) -> None:
+        """Starts a segment, or queues it until the allocator has placed it."""
+        if self._allocator is None:
+            self._start(segment, ONE, (), now)
+        else:
+            self.queued[segment.number] = segment
+
+    def plan(self, segment: Segment, now: float) -> None:
+        """Plans a segment's next report."""
+        duration = segment.seconds[segment.done] / segment.speed
+        self._agenda.push(now + duration, Kind.REPORT, segment.number, segment.version)
+
+    def close(self, segment: Segment, now: float) -> None:
+        """The segment ends."""
+        del self.running[segment.number]
+        self.intervals.append(
+            Interval(
+                segment.number,
+                min(segment.started, now),
+                now,
+                segment.width,
+                segment.units,
+                segment.from_step,
+                segment.step,
+            )
+        )
+
+    def lose(self, number: int, reason: str, now: float) -> None:
+        """A trial loses its place, and waits."""
+        self._interrupt(self.running[number], now)
+        trial = self._study.move(number, TrialState.PAUSED)
+        self._log.append((now, "preempted", number, trial.checkpoint_step, reason))
+
+    def reallocate(self, now: float) -> None:
+        """Asks the allocator who gets how much, and changes what differs."""
+        if self._allocator is None or not (self.running or self.queued):
+            return
+        segments = {**self.running, **self.queued}
+        members = tuple(
+            Member(
+                trial=number,
+                until_step=segment.steps[segment.until - 1],
+                reason=segment.member.reason,
+                group=segment.member.group,
+            )
+            for number, segment in sorted(segments.items())
+        )
+        allocation = self._allocator.allocate(
+            self._study,
+            TrialGroup(members, "what runs and what is to run"),
+            self._cluster.capacity(self.units),
+            now,
+        )
+        changes = changes_of(self._study, allocation)
+        for number in (*changes.resized, *changes.paused):
+            self._interrupt(segments[number], now)
+        for number in changes.paused:
+            self._study.move(number, TrialState.PAUSED)
+            self.queued[number] = segments[number]
+            self._log.append((now, "queued", number, segments[number].step, allocation.reason))
+        for number in (*changes.resized, *changes.started):
+            placement = allocation.placed[number]
+            self.queued.pop(number, None)
+            self.restarts += number in changes.resized
+            self._start(segments[number], placement.width, placement.units, now)
+
+    def _start(
+        self, segment: Segment, width: Fraction, units: tuple[int, ...], now: float
+    ) -> None:
+        number, cluster = segment.number, self._cluster
+        trial = self._study.start(number, width=width, units=units, group=segment.member.group)
+        trial.startup_seconds = (
+            cluster.start_seconds if trial.segments == 1 else cluster.resume_seconds
+        )
+        segment.width, segment.units = width, units
+        segment.speed = 1.0 if width is ONE else cluster.speed(width)
+        segment.started = now + cluster.turnover_seconds if now else now
+        segment.from_step = segment.step
+        self._versions = segment.version = self._versions + 1
+        self.running[number] = segment
+        self._log.append((now, "start", number, segment.from_step, segment.member.reason))
+        self.plan(segment, segment.started + trial.startup_seconds)
+
+    def _interrupt(self, segment: Segment, now: float) -> None:
+        """The segment ends now, and the trial goes back to its newest checkpoint."""
+        self.close(segment, now)
+        every = self._cluster.checkpoint_every
+        trial = self._study.trials[segment.number]
+        trial.checkpoint_step = max(trial.checkpoint_step, segment.step // every * every)
+        step = trial.checkpoint_step
+        segment.done = bisect_right(segment.steps, step) if step else 0
