@@ -5,7 +5,8 @@ PATH=$PATH:$hpo/bin # an image may have none of the tools below
 # Held as long as this lives: the agent can tell a training that is at work from one that was
 # killed with everything around it.
 exec 9>"$hpo/alive"
-flock -n 9
+flock 9
+: >"$hpo/started"
 rm -f "$hpo/output"
 mkfifo "$hpo/output"
 tee -a "$hpo/log.txt" <"$hpo/output" 9>&- &

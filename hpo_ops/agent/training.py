@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import signal
-from pathlib import Path
 
 from hpo_ops.protocol import Action, Control, Workspace, write_aside
 
@@ -26,6 +25,7 @@ class ContainerTraining:
 
     def __init__(self, workspace: Workspace, *, grace_seconds: float) -> None:
         self._alive = workspace.root / "alive"
+        self._started = workspace.root / "started"
         self._exit_code = workspace.root / "exit_code"
         self._signal = workspace.root / "signal"
         self._grace_seconds = grace_seconds
@@ -34,7 +34,7 @@ class ContainerTraining:
 
     @property
     def has_started(self) -> bool:
-        return self._alive.exists()
+        return self._started.exists()
 
     @property
     def has_ended(self) -> bool:
@@ -65,9 +65,9 @@ class ContainerTraining:
             self._asked_at = now + KILL_SECONDS
 
     def _is_dead(self) -> bool:
-        with Path(self._alive).open("ab") as lock:
+        with self._alive.open("rb") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return False
         return not self._exit_code.exists()

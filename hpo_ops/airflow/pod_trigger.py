@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 ALIVE_SECONDS = 20.0
 """Between two words to the gateway that a pod is there: its place is taken as long as it is."""
+OK, BAD_REQUEST = 200, 400
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 
@@ -158,6 +159,15 @@ class SegmentTrigger(BaseTrigger):
         finally:
             log.cancel()
 
+    async def _copy_log(self, answer: Any) -> bool:
+        """Copies a log to its end; False where the container has not started yet."""
+        if answer.status == BAD_REQUEST:
+            return False
+        if answer.status == OK:
+            async for line in answer.content:
+                self.log.info("%s", line.decode(errors="replace").rstrip())
+        return True
+
     async def _follow_log(self) -> None:
         """Writes what the training prints to the task's log, as it comes."""
         hook = AsyncKubernetesHook(conn_id=self.conn_id)
@@ -175,13 +185,10 @@ class SegmentTrigger(BaseTrigger):
                         _preload_content=False,
                         _request_timeout=None,
                     )
-                    async for line in answer.content:  # type: ignore[attr-defined]  # a stream
-                        self.log.info("%s", line.decode(errors="replace").rstrip())
-                except kubernetes.ApiException as error:
-                    if error.status == 404:
-                        return
+                    is_there = await self._copy_log(answer)
                 except (OSError, TimeoutError, ValueError):
                     options = {"since_seconds": 2}
                 else:
-                    return
+                    if is_there:
+                        return
                 await asyncio.sleep(POLL_SECONDS)

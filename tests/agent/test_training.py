@@ -27,7 +27,12 @@ signal.signal(signal.SIGTERM, leave)
 print("up", flush=True)
 time.sleep(60)
 """
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(60)
+"""
 
 
 class Container:
@@ -47,6 +52,13 @@ class Container:
         )
         self._started.append(process)
         wait_for(lambda: self.training.has_started)
+        return process
+
+    def start_and_wait(self, program: str) -> subprocess.Popen[bytes]:
+        """Returns when the training has said that it is up."""
+        process = self.start(program)
+        log = self.workspace.log
+        wait_for(lambda: log.exists() and "up" in log.read_text())
         return process
 
     def end(self) -> None:
@@ -81,10 +93,7 @@ def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> 
 
 
 def test_a_signal_to_the_container_reaches_the_training(container: Container) -> None:
-    process = container.start(SAVES)
-    wait_for(
-        lambda: container.workspace.log.exists() and "up" in container.workspace.log.read_text()
-    )
+    process = container.start_and_wait(SAVES)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert output == b"up\nsaved\n"
@@ -92,7 +101,7 @@ def test_a_signal_to_the_container_reaches_the_training(container: Container) ->
 
 
 def test_a_container_that_is_killed_is_told_from_one_at_work(container: Container) -> None:
-    process = container.start(DEAF)
+    process = container.start_and_wait(DEAF)
     assert not container.training.has_ended
     os.killpg(process.pid, signal.SIGKILL)
     wait_for(lambda: container.training.has_ended)
@@ -101,7 +110,7 @@ def test_a_container_that_is_killed_is_told_from_one_at_work(container: Containe
 
 
 def test_a_training_that_does_not_leave_is_ended(container: Container) -> None:
-    container.start(DEAF)
+    container.start_and_wait(DEAF)
     stop = Control(action=Action.STOP, reason="enough")
     container.training.check(stop, now=0.0)
     container.training.check(stop, now=9.0)
