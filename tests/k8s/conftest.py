@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,17 +58,14 @@ def own_cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _teller(config: pytest.Config) -> _Teller:
-    return _Teller(config)
-
-
-class _Teller:
+def _teller(config: pytest.Config) -> Callable[[str], None]:
     """Prints while pytest captures, so that a start of some seconds does not look like a hang."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._reporter = config.pluginmanager.get_plugin("terminalreporter")
+    def tell(line: str) -> None:
+        if capture is not None and reporter is not None:
+            with capture.global_and_fixture_disabled():
+                reporter.write_line(line)
 
-    def __call__(self, line: str) -> None:
-        if self._reporter is not None:
-            self._reporter.ensure_newline()
-            self._reporter.write_line(line)
+    return tell
