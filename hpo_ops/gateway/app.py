@@ -11,7 +11,8 @@ from sqlalchemy.exc import DataError, OperationalError
 from hpo_ops import __version__
 from hpo_ops.gateway import routes
 from hpo_ops.gateway.access import Doorkeeper, Login
-from hpo_ops.gateway.studies import SegmentOverError, Studies
+from hpo_ops.gateway.segments import SegmentOverError
+from hpo_ops.gateway.studies import Studies
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (OperationalError, 503),

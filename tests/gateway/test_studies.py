@@ -11,7 +11,8 @@ import pytest
 from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, rules
-from hpo_ops.gateway.studies import SegmentOverError, Studies
+from hpo_ops.gateway.segments import SegmentOverError
+from hpo_ops.gateway.studies import Studies
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
 from tests.studies import study_data
 

@@ -1,0 +1,108 @@
+"""What the gateway does for agents: reports, checkpoints and ends of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.core import Action, Decision
+from hpo_ops.gateway import rules
+from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
+from hpo_ops.protocol import Checkpoint, Control, Outcome, Report, Result
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+
+class SegmentOverError(PermissionError):
+    """The segment has ended for the ledger: its agent has no business any more."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The life of segments. Every call is one transaction and safe to repeat."""
+
+    ledger: Ledger
+
+    def report(self, segment_id: str, new: Sequence[Report]) -> Control:
+        """Takes reports in and says what the trial is to do."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment = _require_open(session, segment_id)
+            refusal = self._keep_lease(session, number, segment_id)
+            rules.take_reports(session, number, segment_id, new)
+            decision = rules.decide(session, segment, has_news=bool(new))
+            if refusal and decision.action is Action.CONTINUE:
+                decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
+        return Control(action=decision.action, reason=decision.reason)
+
+    def _keep_lease(self, session: StudySession, number: int, segment_id: str) -> str | None:
+        """Renews a segment's lease, or takes one anew where it expired meanwhile.
+
+        Returns:
+            Why there is none to be had any more; None where all is well.
+        """
+        if leases.renew(session.connection, segment_id):
+            return None
+        return leases.take(
+            session.connection,
+            pool=session.record.config.pool,
+            amount=session.record.config.lease,
+            study_id=session.record.id,
+            trial=number,
+            segment_id=segment_id,
+            at_most=session.record.config.parallelism,
+        )
+
+    def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
+        """Renews the leases of segments whose pods are there.
+
+        Returns:
+            Those that nobody waits for: they are over, or their study is over or paused.
+        """
+        over = []
+        for segment_id in segment_ids:
+            try:
+                study_id, number = self.ledger.study_of_segment(segment_id)
+            except LookupError:
+                over.append(segment_id)
+                continue
+            with self.ledger.study(study_id) as session:
+                segment = session.segment(segment_id)
+                if segment is not None and segment.outcome is None:
+                    self._keep_lease(session, number, segment_id)
+                    if session.record.state is StudyState.RUNNING:
+                        continue
+                over.append(segment_id)
+        return over
+
+    def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
+        """Takes in that a checkpoint is whole in the store."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            session.add_checkpoint(number, segment_id, checkpoint)
+
+    def finish(self, segment_id: str, result: Result) -> Result:
+        """Absorbs how a segment ended, once, whoever brings it; returns what counts."""
+        study_id, _ = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment = session.segment(segment_id)
+            if segment is None or segment.outcome is None:
+                if segment is not None:
+                    rules.end_segment(session, segment, result)
+                return result
+            return Result(
+                outcome=Outcome(segment.outcome),
+                step=segment.step,
+                reason=segment.reason,
+                exit_code=segment.exit_code,
+            )
+
+
+def _require_open(session: StudySession, segment_id: str) -> Row[Any]:
+    segment = session.segment(segment_id)
+    if segment is None or segment.outcome is not None:
+        raise SegmentOverError(f"segment {segment_id} is over")
+    return segment
