@@ -30,7 +30,7 @@ FINISH_SECONDS = 3600.0
 LEAVE_SECONDS = 45.0
 """The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
 LOG_SECONDS = 10.0
-TOOLS = ("cat", "flock", "mkfifo", "mv", "rm", "sleep", "tee")
+TOOLS = ("cat", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
 RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
 

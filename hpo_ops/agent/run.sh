@@ -2,13 +2,12 @@
 # SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
-# Held as long as this lives: the agent can tell a training that is at work from one that was
+# A pipe that is open as long as this lives: the agent can tell a training that is at work from one that was
 # killed with everything around it.
-exec 9>"$hpo/alive"
-flock 9
+rm -f "$hpo/alive" "$hpo/output"
+mkfifo "$hpo/alive" "$hpo/output"
+exec 9<>"$hpo/alive"
 : >"$hpo/started"
-rm -f "$hpo/output"
-mkfifo "$hpo/output"
 tee -a "$hpo/log.txt" <"$hpo/output" 9>&- &
 tee=$!
 "$@" >"$hpo/output" 2>&1 9>&- &

@@ -1,12 +1,12 @@
 """The training in the container beside the agent's: whether it is at work, and how to end it.
 
-``run.sh`` starts it and holds a lock as long as it lives, so that a container that was killed
-with everything in it is told apart from one that is at work.
+``run.sh`` starts it and holds a pipe open as long as it lives, so that a container that was
+killed with everything in it is told apart from one that is at work.
 """
 
 from __future__ import annotations
 
-import fcntl
+import os
 import signal
 
 from hpo_ops.protocol import Action, Control, Workspace, write_aside
@@ -65,9 +65,11 @@ class ContainerTraining:
             self._asked_at = now + KILL_SECONDS
 
     def _is_dead(self) -> bool:
-        with self._alive.open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return False
+        pipe = os.open(self._alive, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            os.read(pipe, 1)  # ends at once where nobody has it open any more
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(pipe)
         return not self._exit_code.exists()
