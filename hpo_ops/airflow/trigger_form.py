@@ -11,7 +11,14 @@ import yaml
 from airflow.sdk import Param
 from airflow.sdk.configuration import conf as airflow_conf
 
-from hpo_ops.config import OVERRIDABLE, Flow, StudyConfig, StudyError, parse_study
+from hpo_ops.config import (
+    OVERRIDABLE,
+    Flow,
+    StudyConfig,
+    StudyError,
+    parse_study,
+    with_code_path,
+)
 
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
@@ -105,7 +112,7 @@ def _whole_study(value: Any, *, source: str, folder: Path) -> StudyConfig:
     if not value:
         raise StudyError(source, ["study is missing: give a whole study as conf"])
     data = {"flow": Flow.ROLLING.value, **value} if isinstance(value, dict) else value
-    study = parse_study(data, source=source)
+    study = parse_study(with_code_path(data, folder), source=source)
     if study.flow is Flow.ROUNDS:
         raise StudyError(
             source,

@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_serializer,
     field_validator,
@@ -23,13 +24,13 @@ from pydantic import (
 )
 
 from hpo_ops.config.errors import StudyError, explain
-from hpo_ops.config.space import SpaceField, dump_parameter
+from hpo_ops.config.space import SpaceField
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction, Goal, Scheduler
 from hpo_ops.core.constraints import Constraint
 from hpo_ops.core.ports import Forecasting
-from hpo_ops.core.space import Space
-from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler
+from hpo_ops.core.space import Space, dump_parameter
+from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, create_scheduler
 
 MAX_TRIALS = 100_000
@@ -44,6 +45,9 @@ class Flow(StrEnum):
     ROUNDS = "rounds"
     ROLLING = "rolling"
 
+
+ENTERED: Mapping[str, Any] = {"entered": True}
+"""Context of a study that runs or has run: its code folder or a package may be gone by now."""
 
 CHANGEABLE = (
     "trials",
@@ -252,13 +256,17 @@ class StudyConfig(Model):
         return {name: dump_parameter(parameter) for name, parameter in space.items()}
 
     @model_validator(mode="after")
-    def _check_policies(self) -> Self:
+    def _check_policies(self, info: ValidationInfo) -> Self:
         scheduler = self.create_scheduler()
         if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
             )
-        check_sampler(self.sampler.name, self.sampler.options, self.space)
+        if info.context is not ENTERED:
+            sampler = self.sampler
+            check_sampler(sampler.name, sampler.options, self.space, code=self.code)
+            if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code):
+                raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
         return self
 
     @model_validator(mode="after")
@@ -395,7 +403,7 @@ class StudyConfig(Model):
         if is_running and self.flow is Flow.ROLLING:
             data["max_trials"] = self.mapped_trials
         try:
-            return StudyConfig.model_validate(data)
+            return StudyConfig.model_validate(data, context=ENTERED)
         except ValidationError as error:
             raise StudyError(source, explain(error, StudyConfig)) from error
 

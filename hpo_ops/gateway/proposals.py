@@ -100,6 +100,7 @@ class Proposals:
             options=config.sampler.options,
             seed=config.seed,
             has_constraints=bool(config.constraints),
+            code=config.code,
         )
 
 

@@ -12,7 +12,7 @@ import optuna
 from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.registry import CONSTRAINTS, ONE_SEQUENCE, create_sampler
+from hpo_ops.samplers.registry import CONSTRAINTS, create_sampler, is_one_sequence
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -52,6 +52,7 @@ class Search:
     options: Mapping[str, Any]
     seed: int
     has_constraints: bool = False
+    code: str = ""
 
     def ask(self, number: int) -> dict[str, ParamValue]:
         """Parameters of trial ``number``."""
@@ -107,13 +108,14 @@ class Search:
 
     def _study(self, number: int) -> optuna.Study:
         """The study with a sampler whose draws depend on the study's seed and the trial alone."""
-        path = ("ask",) if self.sampler in ONE_SEQUENCE else ("ask", number)
+        path = ("ask",) if is_one_sequence(self.sampler, self.code) else ("ask", number)
         sampler = create_sampler(
             self.sampler,
             self.options,
             seed=derive_seed(self.seed, *path),
             space=self.space,
             has_constraints=self.has_constraints,
+            code=self.code,
         )
         try:
             return optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler)
