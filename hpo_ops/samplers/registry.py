@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ SAMPLERS: Mapping[str, str] = {
     "nsgaiii": "optuna.samplers:NSGAIIISampler",
     "grid": "optuna.samplers:GridSampler",
     "brute_force": "optuna.samplers:BruteForceSampler",
+    "reinforce": "hpo_ops.samplers.reinforce:ReinforceSampler",
 }
 """Short names of samplers."""
 
@@ -32,8 +34,11 @@ MULTI_OBJECTIVE = frozenset(
 )
 """Samplers that take several metrics."""
 
-ONE_SEQUENCE = frozenset({"qmc", "grid"})
+ONE_SEQUENCE = frozenset({"qmc", "grid", "reinforce"})
 """Samplers that walk along one sequence, which a seed for each trial would break."""
+
+_PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
+"""What a sampler needs besides Optuna."""
 
 CONSTRAINTS = "hpo:constraints"
 """User attribute of a trial: by how much it violates each constraint."""
@@ -65,6 +70,8 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: 
         raise ValueError(
             f"sampler is {name!r}, but must be one of {', '.join(SAMPLERS)} or module:Class"
         )
+    if (package := _PACKAGES.get(name)) and importlib.util.find_spec(package) is None:
+        raise ValueError(f"sampler is {name!r}, but it needs {package}, which is not installed")
     if name == "grid":
         space.grid()
     if options or ":" in name:
