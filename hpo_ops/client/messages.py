@@ -31,6 +31,7 @@ class StudyHandle(Message):
     code: str = ""
     criterion: str | None = None
     finalizers: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -24,7 +23,9 @@ from pydantic import (
 )
 
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.model import Model
 from hpo_ops.config.space import SpaceField
+from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction, Goal, Scheduler
 from hpo_ops.core.constraints import Constraint
@@ -60,18 +61,6 @@ CHANGEABLE = (
 """Keys that can be changed while a study runs."""
 OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible")
 """Keys that can be changed when a study is triggered."""
-
-
-class Model(BaseModel):
-    """Strict about keys, frozen, with the documentation of a field beside it."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
 
 
 FunctionName = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
@@ -194,6 +183,10 @@ class StudyConfig(Model):
     """Inequalities between parameters and metrics, such as width * depth <= 512."""
     sampler: PolicyField = Policy(name="tpe")
     """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
+    warm_start: WarmStart | None = None
+    """An earlier study whose trials the sampler knows from the start."""
+    enqueue: tuple[dict[str, Any], ...] = ()
+    """Sets of parameters to try first; the sampler adds what they leave out."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
@@ -300,6 +293,11 @@ class StudyConfig(Model):
                     f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is no "
                     f"parameter or metric (there are {', '.join(sorted(known))})"
                 )
+        fit_enqueued(self.space, self.enqueue)
+        if len(self.enqueue) > self.trials:
+            raise ValueError(
+                f"enqueue has {len(self.enqueue)} sets, but there are {self.trials} trials"
+            )
         if self.sampler.name == "grid" and self.trials > self.space.grid_size():
             raise ValueError(
                 f"trials is {self.trials}, but the grid has {self.space.grid_size()} points"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, select
 
+from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudyRecord
@@ -27,7 +28,8 @@ class Proposals:
     ledger: Ledger
 
     @cached_property
-    def _storage(self) -> BaseStorage:
+    def storage(self) -> BaseStorage:
+        """Optuna's tables in the ledger's database."""
         return open_storage(self.ledger.engine.url.render_as_string(hide_password=False))
 
     def propose(self, study_id: int, numbers: Sequence[int]) -> None:
@@ -92,7 +94,7 @@ class Proposals:
         """A study's search in Optuna."""
         config = record.config
         return Search(
-            storage=self._storage,
+            storage=self.storage,
             name=record.key,
             space=config.space,
             directions=[metric.direction for metric in config.objectives],
@@ -101,6 +103,8 @@ class Proposals:
             seed=config.seed,
             has_constraints=bool(config.constraints),
             code=config.code,
+            enqueue=fit_enqueued(config.space, config.enqueue),
+            is_warm=config.warm_start is not None,
         )
 
 

@@ -22,7 +22,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import Action, Decision, TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import rules, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
@@ -53,7 +53,10 @@ class Studies:
     def start(self, request: StudyRequest) -> StudyHandle:
         """Enters a study for a DAG run."""
         config = parse_study(request.config, source=f"study of {request.dag_id}")
+        # What cannot be started from is told before the study is there.
+        source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(config, run_id=request.run_id, dag_id=request.dag_id)
+        notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
         return StudyHandle(
             id=record.id,
@@ -64,6 +67,7 @@ class Studies:
             code=record.config.code,
             criterion=record.config.stop.when,
             finalizers=list(record.config.finalizers),
+            notes=notes,
         )
 
     # -- rounds ------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ _PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
 CONSTRAINTS = "hpo:constraints"
 """User attribute of a trial: by how much it violates each constraint."""
 
+WARM_START = "hpo:warm_start"
+"""User attribute of a study: what was taken from another one, and what was left out."""
+
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # Trials of one batch are proposed while the others run: tell TPE to keep away from those.
     "tpe": {"constant_liar": True},
