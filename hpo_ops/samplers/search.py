@@ -68,12 +68,17 @@ class Search:
         """Parameters of trial ``number``."""
         study = self._study(number)
         try:
-            trial = optuna.trial.Trial(study, self._trial_id(number))
+            trial_id = self._trial_id(number)
         except KeyError:
             trial = self._new_trial(study)
             # There may be trials before this one that are yet to be asked for.
             while trial.number < number + self._taken:
                 trial = self._new_trial(study)
+        else:
+            # Another process may have begun this ask. Optuna keeps parameters of trials only that
+            # it has seen in this one.
+            study.get_trials(deepcopy=False)
+            trial = optuna.trial.Trial(study, trial_id)
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):

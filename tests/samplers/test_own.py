@@ -199,7 +199,7 @@ for number in range(int(sys.argv[3])):
 
 def test_killing_whoever_asks_loses_and_doubles_nothing(database: str, code: Path) -> None:
     """SIGKILL at odd moments to the process that asks, on a real database."""
-    count, chance = 24, random.Random(3)  # noqa: S311  for moments
+    count, chance = 16, random.Random(3)  # noqa: S311  for moments
     whole = search(InMemoryStorage(), code, options={"batch": 2})
     expected = story(whole, count)
     open_storage(database).remove_session()
