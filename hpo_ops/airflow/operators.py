@@ -93,6 +93,8 @@ class PrepareOperator(BaseOperator):
             ) from error
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
+        for note in study.notes:
+            self.log.info("%s", note)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))

@@ -11,7 +11,14 @@ import yaml
 from airflow.sdk import Param
 from airflow.sdk.configuration import conf as airflow_conf
 
-from hpo_ops.config import OVERRIDABLE, Flow, StudyConfig, StudyError, parse_study
+from hpo_ops.config import (
+    OVERRIDABLE,
+    Flow,
+    StudyConfig,
+    StudyError,
+    parse_study,
+    with_code_path,
+)
 
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
@@ -107,7 +114,8 @@ def _whole_study(value: Any, *, source: str, folder: Path, runner: str) -> Study
     if not value:
         raise StudyError(source, ["study is missing: give a whole study as conf"])
     given = {"flow": Flow.ROLLING.value, "runner": runner}
-    study = parse_study({**given, **value} if isinstance(value, dict) else value, source=source)
+    data = {**given, **value} if isinstance(value, dict) else value
+    study = parse_study(with_code_path(data, folder), source=source)
     if study.runner != runner:
         raise StudyError(source, [f"runner is {study.runner!r}, but must be {runner!r} here"])
     if study.flow is Flow.ROUNDS:

@@ -46,6 +46,7 @@ class StudyHandle(Message):
     env: dict[str, str] = field(default_factory=dict)
     criterion: str | None = None
     finalizers: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The study file: models, errors that name the key, JSON Schema."""
 
 from hpo_ops.config.errors import StudyError
-from hpo_ops.config.load import load_study, parse_study
+from hpo_ops.config.load import load_study, parse_study, with_code_path
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import Policy
 from hpo_ops.config.study import CHANGEABLE, OVERRIDABLE, Flow, StudyConfig
@@ -17,4 +17,5 @@ __all__ = [
     "StudyError",
     "load_study",
     "parse_study",
+    "with_code_path",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from hpo_ops.config.errors import StudyError, explain, shown
-from hpo_ops.config.study import StudyConfig
+from hpo_ops.config.study import ENTERED, StudyConfig
 
 
 class _Loader(yaml.SafeLoader):
@@ -68,7 +69,7 @@ def load_study(path: Path) -> StudyConfig:
         raise StudyError(source, [f"is not YAML: {_yaml_problem(error)}"]) from error
     except RecursionError as error:
         raise StudyError(source, ["is nested too deeply"]) from error
-    study = parse_study(data, source=source)
+    study = parse_study(with_code_path(data, path.parent), source=source)
     if study.code is None:
         return study
     try:
@@ -82,8 +83,22 @@ def load_study(path: Path) -> StudyConfig:
     return study.model_copy(update={"code": str(code)})
 
 
-def parse_study(data: object, *, source: str) -> StudyConfig:
+def with_code_path(data: object, folder: Path) -> object:
+    """A study with the whole path of its code folder, if there is one: a sampler may be in it."""
+    if isinstance(data, dict) and isinstance(code := data.get("code"), str) and code:
+        with contextlib.suppress(OSError, ValueError):
+            if (found := (folder / code).resolve()).is_dir():
+                return {**data, "code": str(found)}
+    return data
+
+
+def parse_study(data: object, *, source: str, is_entered: bool = False) -> StudyConfig:
     """A study from plain data.
+
+    Args:
+        data: The mapping of a study file.
+        source: Where it comes from, for messages.
+        is_entered: It was checked before, and what it names need not be there any more.
 
     Raises:
         StudyError: Names every problem with its key, value and rule.
@@ -92,7 +107,7 @@ def parse_study(data: object, *, source: str) -> StudyConfig:
         kind = "empty" if data is None else type(data).__name__
         raise StudyError(source, [f"is {kind}, but must be a mapping of keys such as name, space"])
     try:
-        return StudyConfig.model_validate(data)
+        return StudyConfig.model_validate(data, context=ENTERED if is_entered else None)
     except ValidationError as error:
         raise StudyError(source, explain(error, StudyConfig)) from error
 

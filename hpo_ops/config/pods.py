@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from hpo_ops.config.errors import shown
-from hpo_ops.config.sections import Model, NotAFlag
+from hpo_ops.config.model import Model
+from hpo_ops.config.sections import NotAFlag
 from hpo_ops.config.units import Duration
 
 _SUFFIXES = {

@@ -6,7 +6,6 @@ import re
 from typing import Annotated, Any
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -15,22 +14,10 @@ from pydantic import (
     field_validator,
 )
 
+from hpo_ops.config.model import Model
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Direction
 from hpo_ops.core.constraints import Constraint
-
-
-class Model(BaseModel):
-    """Strict about keys, frozen, with the documentation of a field beside it."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
-
 
 FunctionName = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 ConstraintField = Annotated[

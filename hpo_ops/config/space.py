@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -124,26 +124,6 @@ def _condition(name: str, value: object) -> dict[str, tuple[ParamValue, ...]]:
         }
     except ValueError as error:
         raise ValueError(f".{name}.when {error}") from error
-
-
-def dump_parameter(parameter: Parameter) -> dict[str, Any]:
-    """A parameter as a study file writes it."""
-    match parameter:
-        case Categorical():
-            data: dict[str, Any] = {"choices": list(parameter.choices)}
-        case Int():
-            data = {"int": [parameter.low, parameter.high]}
-            if parameter.step != 1:
-                data["step"] = parameter.step
-        case Float():
-            data = {"float": [parameter.low, parameter.high]}
-            if parameter.step is not None:
-                data["step"] = parameter.step
-    if getattr(parameter, "log", False):
-        data["log"] = True
-    if parameter.when:
-        data["when"] = {other: list(values) for other, values in parameter.when.items()}
-    return data
 
 
 SpaceField = Annotated[

@@ -11,12 +11,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     Field,
     ValidationError,
+    ValidationInfo,
     field_serializer,
     field_validator,
     model_validator,
 )
 
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import (
     Budget,
@@ -24,18 +26,18 @@ from hpo_ops.config.sections import (
     ConstraintField,
     FunctionName,
     Metric,
-    Model,
     NotAFlag,
     Policy,
     PolicyField,
     Stop,
 )
-from hpo_ops.config.space import SpaceField, dump_parameter
+from hpo_ops.config.space import SpaceField
+from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Goal, Scheduler
 from hpo_ops.core.ports import Forecasting
-from hpo_ops.core.space import Space
-from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler
+from hpo_ops.core.space import Space, dump_parameter
+from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, create_scheduler
 
 MAX_TRIALS = 100_000
@@ -50,6 +52,9 @@ class Flow(StrEnum):
     ROUNDS = "rounds"
     ROLLING = "rolling"
 
+
+ENTERED: Mapping[str, Any] = {"entered": True}
+"""Context of a study that runs or has run: its code folder or a package may be gone by now."""
 
 CHANGEABLE = (
     "trials",
@@ -86,6 +91,10 @@ class StudyConfig(Model):
     """Inequalities between parameters and metrics, such as width * depth <= 512."""
     sampler: PolicyField = Policy(name="tpe")
     """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
+    warm_start: WarmStart | None = None
+    """An earlier study whose trials the sampler knows from the start."""
+    enqueue: tuple[dict[str, Any], ...] = ()
+    """Sets of parameters to try first; the sampler adds what they leave out."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
@@ -152,13 +161,17 @@ class StudyConfig(Model):
         return {name: dump_parameter(parameter) for name, parameter in space.items()}
 
     @model_validator(mode="after")
-    def _check_policies(self) -> Self:
+    def _check_policies(self, info: ValidationInfo) -> Self:
         scheduler = self.create_scheduler()
         if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
             )
-        check_sampler(self.sampler.name, self.sampler.options, self.space)
+        if info.context is not ENTERED:
+            sampler = self.sampler
+            check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
+            if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
+                raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
         return self
 
     @model_validator(mode="after")
@@ -204,6 +217,11 @@ class StudyConfig(Model):
                     f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is no "
                     f"parameter or metric (there are {', '.join(sorted(known))})"
                 )
+        fit_enqueued(self.space, self.enqueue)
+        if len(self.enqueue) > self.trials:
+            raise ValueError(
+                f"enqueue has {len(self.enqueue)} sets, but there are {self.trials} trials"
+            )
         if self.sampler.name == "grid" and self.trials > self.space.grid_size():
             raise ValueError(
                 f"trials is {self.trials}, but the grid has {self.space.grid_size()} points"
@@ -322,7 +340,7 @@ class StudyConfig(Model):
         if is_running and self.flow is Flow.ROLLING:
             data["max_trials"] = self.mapped_trials
         try:
-            return StudyConfig.model_validate(data)
+            return StudyConfig.model_validate(data, context=ENTERED)
         except ValidationError as error:
             raise StudyError(source, explain(error, StudyConfig)) from error
 

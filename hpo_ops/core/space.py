@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from hpo_ops.protocol import ParamValue
 
@@ -115,6 +116,26 @@ class Space(Mapping[str, Parameter]):
             other in params and params[other] in values
             for other, values in self._parameters[name].when.items()
         )
+
+
+def dump_parameter(parameter: Parameter) -> dict[str, Any]:
+    """A parameter as a study file writes it."""
+    match parameter:
+        case Categorical():
+            data: dict[str, Any] = {"choices": list(parameter.choices)}
+        case Int():
+            data = {"int": [parameter.low, parameter.high]}
+            if parameter.step != 1:
+                data["step"] = parameter.step
+        case Float():
+            data = {"float": [parameter.low, parameter.high]}
+            if parameter.step is not None:
+                data["step"] = parameter.step
+    if getattr(parameter, "log", False):
+        data["log"] = True
+    if parameter.when:
+        data["when"] = {other: list(values) for other, values in parameter.when.items()}
+    return data
 
 
 def _grid_values(name: str, parameter: Parameter) -> list[ParamValue]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
@@ -25,7 +26,8 @@ class Proposals:
     ledger: Ledger
 
     @cached_property
-    def _storage(self) -> BaseStorage:
+    def storage(self) -> BaseStorage:
+        """Optuna's tables in the ledger's database."""
         return open_storage(self.ledger.engine.url.render_as_string(hide_password=False))
 
     @contextmanager
@@ -65,7 +67,7 @@ class Proposals:
         """A study's search in Optuna."""
         config = record.config
         return Search(
-            storage=self._storage,
+            storage=self.storage,
             name=record.key,
             space=config.space,
             directions=[metric.direction for metric in config.objectives],
@@ -73,6 +75,9 @@ class Proposals:
             options=config.sampler.options,
             seed=config.seed,
             has_constraints=bool(config.constraints),
+            code=config.code or "",
+            enqueue=fit_enqueued(config.space, config.enqueue),
+            is_warm=config.warm_start is not None,
         )
 
 

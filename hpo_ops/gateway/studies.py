@@ -22,7 +22,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import rules, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments
 from hpo_ops.gateway.tokens import issue_segment_token
@@ -49,9 +49,12 @@ class Studies(Segments):
     def start(self, request: StudyRequest) -> StudyHandle:
         """Enters a study for a DAG run."""
         config = parse_study(request.config, source=f"study of {request.dag_id}")
+        # What cannot be started from is told before the study is there.
+        source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
             config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
         )
+        notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
         return StudyHandle(
             id=record.id,
@@ -67,6 +70,7 @@ class Studies(Segments):
             env=record.config.env,
             criterion=record.config.stop.when,
             finalizers=list(record.config.finalizers),
+            notes=notes,
         )
 
     # -- rounds ------------------------------------------------------------------------------

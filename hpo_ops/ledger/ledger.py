@@ -194,4 +194,4 @@ def _record(row: Row[Any]) -> StudyRecord:
 
 @lru_cache(maxsize=256)
 def _config(text: str, name: str) -> StudyConfig:
-    return parse_study(json.loads(text), source=f"study {name} in the ledger")
+    return parse_study(json.loads(text), source=f"study {name} in the ledger", is_entered=True)

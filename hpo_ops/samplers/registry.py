@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hpo_ops.core.space import Space
@@ -23,6 +25,7 @@ SAMPLERS: Mapping[str, str] = {
     "nsgaiii": "optuna.samplers:NSGAIIISampler",
     "grid": "optuna.samplers:GridSampler",
     "brute_force": "optuna.samplers:BruteForceSampler",
+    "reinforce": "hpo_ops.samplers.reinforce:ReinforceSampler",
 }
 """Short names of samplers."""
 
@@ -31,22 +34,37 @@ MULTI_OBJECTIVE = frozenset(
 )
 """Samplers that take several metrics."""
 
-ONE_SEQUENCE = frozenset({"qmc", "grid"})
+ONE_SEQUENCE = frozenset({"qmc", "grid", "reinforce"})
 """Samplers that walk along one sequence, which a seed for each trial would break."""
+
+_PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
+"""What a sampler needs besides Optuna."""
 
 CONSTRAINTS = "hpo:constraints"
 """User attribute of a trial: by how much it violates each constraint."""
+
+WARM_START = "hpo:warm_start"
+"""User attribute of a study: what was taken from another one, and what was left out."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # Trials of one batch are proposed while the others run: tell TPE to keep away from those.
     "tpe": {"constant_liar": True},
 }
-_OURS = ("seed", "search_space", "constraints_func")
+METHODS = ("sample_hyperparameter_candidates", "update_state")
+"""What an algorithm of the user's has."""
+_OURS = ("seed", "space", "search_space", "constraints_func")
 """Arguments that the study sets itself."""
 
 
-def check_sampler(name: str, options: Mapping[str, Any], space: Space) -> None:
+def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: str = "") -> None:
     """Checks a sampler's name, and its options where there are any.
+
+    Args:
+        name: A short name or ``module:Class``.
+        options: The sampler's options.
+        space: The study's space.
+        code: The study's code folder, where an algorithm of the user's may be. What is in it is
+            not imported here.
 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
@@ -55,10 +73,41 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space) -> None:
         raise ValueError(
             f"sampler is {name!r}, but must be one of {', '.join(SAMPLERS)} or module:Class"
         )
+    if (package := _PACKAGES.get(name)) and importlib.util.find_spec(package) is None:
+        raise ValueError(f"sampler is {name!r}, but it needs {package}, which is not installed")
     if name == "grid":
         space.grid()
     if options or ":" in name:
-        create_sampler(name, options, seed=0, space=space)
+        create_sampler(name, options, seed=0, space=space, code=code)
+
+
+def algorithm_folder(name: str, code: str) -> Path | None:
+    """The code folder, if it has the module of a ``module:Class``; that one is a user's algorithm.
+
+    Args:
+        name: The sampler.
+        code: The code folder; looked at if it is an absolute path.
+    """
+    module, colon, _ = name.partition(":")
+    parts = module.split(".")
+    folder = Path(code)
+    if not colon or not folder.is_absolute() or not all(map(str.isidentifier, parts)):
+        return None
+    path = folder.joinpath(*parts)
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    return folder if any(file.is_file() for file in files) else None
+
+
+def is_algorithm(name: str, code: str = "") -> bool:
+    """Whether a sampler is a user's algorithm with two methods, rather than one of Optuna's."""
+    if ":" not in name:
+        return False
+    return algorithm_folder(name, code) is not None or not issubclass(*_load(name))
+
+
+def is_one_sequence(name: str, code: str = "") -> bool:
+    """Whether the asks of a study share one seed, since the sampler has a story of its own."""
+    return name in ONE_SEQUENCE or is_algorithm(name, code)
 
 
 def create_sampler(
@@ -68,9 +117,12 @@ def create_sampler(
     seed: int,
     space: Space,
     has_constraints: bool = False,
+    code: str = "",
 ) -> BaseSampler:
     """Makes a sampler, seeded where its class takes a seed."""
-    sampler = _load(SAMPLERS.get(name, name))
+    if is_algorithm(name, code):
+        return _create_own(name, options, seed=seed, space=space, code=code)
+    sampler, _ = _load(SAMPLERS.get(name, name))
     parameters = inspect.signature(sampler).parameters
     allowed = sorted(set(parameters) - set(_OURS))
     for option, value in options.items():
@@ -82,6 +134,8 @@ def create_sampler(
     arguments = {**_DEFAULTS.get(name, {}), **options}
     if "seed" in parameters:
         arguments["seed"] = seed
+    if "space" in parameters:
+        arguments["space"] = space
     if "search_space" in parameters:
         arguments["search_space"] = space.grid()
     if has_constraints and "constraints_func" in parameters:
@@ -92,6 +146,20 @@ def create_sampler(
         raise ValueError(f"sampler {name} needs a package: {error}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"sampler {name} with {dict(options)}: {error}") from error
+    return made
+
+
+def _create_own(
+    name: str, options: Mapping[str, Any], *, seed: int, space: Space, code: str
+) -> BaseSampler:
+    own = importlib.import_module("hpo_ops.samplers.own")
+    folder = algorithm_folder(name, code)
+    try:
+        made: BaseSampler = own.OwnSampler(
+            name, folder=folder, space=space, seed=seed, options=options
+        )
+    except ValueError as error:
+        raise ValueError(f"sampler.{error}") from error
     return made
 
 
@@ -117,13 +185,18 @@ def _check_kind(option: str, value: object, parameter: inspect.Parameter) -> Non
         raise ValueError(f"sampler.{option} is {value!r}, but must be {wanted}")
 
 
-def _load(target: str) -> type[BaseSampler]:
+def _load(target: str) -> tuple[type[BaseSampler], type[BaseSampler]]:
+    """An installed class, and Optuna's base of samplers."""
     module, _, name = target.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
         kind = importlib.import_module("optuna.samplers").BaseSampler
     except Exception as error:  # a user's module may raise anything
         raise ValueError(f"sampler is {target!r}, but it cannot be imported: {error}") from error
-    if not isinstance(found, type) or not issubclass(found, kind):
-        raise ValueError(f"sampler is {target!r}, but must be a kind of Optuna's BaseSampler")
-    return cast("type[BaseSampler]", found)  # looked at above, by a class loaded when needed
+    is_own = all(callable(getattr(found, method, None)) for method in METHODS)
+    if not isinstance(found, type) or not (issubclass(found, kind) or is_own):
+        raise ValueError(
+            f"sampler is {target!r}, but must be a kind of Optuna's BaseSampler, "
+            f"or have the methods {' and '.join(METHODS)}"
+        )
+    return cast("type[BaseSampler]", found), kind  # looked at above, by a class loaded when needed

@@ -12,7 +12,12 @@ import optuna
 from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.registry import CONSTRAINTS, ONE_SEQUENCE, create_sampler
+from hpo_ops.samplers.registry import (
+    CONSTRAINTS,
+    WARM_START,
+    create_sampler,
+    is_one_sequence,
+)
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -45,6 +50,9 @@ def open_storage(url: str) -> BaseStorage:
 class Search:
     """Asks and tells for one study. Trial n here is trial n in Optuna.
 
+    In a study with a warm start, the trials that were taken from another one come first there, and
+    trial n here is the one n places after them. The first trials are those of ``enqueue``.
+
     The caller sees to it that asks of one study come one after the other. Everything may be
     repeated: an ask for a number that was already asked gives the same answer.
     """
@@ -57,16 +65,25 @@ class Search:
     options: Mapping[str, Any]
     seed: int
     has_constraints: bool = False
+    code: str = ""
+    enqueue: Sequence[Mapping[str, ParamValue]] = ()
+    is_warm: bool = False
 
     def ask(self, number: int) -> dict[str, ParamValue]:
         """Parameters of trial ``number``."""
         study = self._study(number)
         try:
-            trial = optuna.trial.Trial(study, self._trial_id(number))
+            trial_id = self._trial_id(number)
         except KeyError:
-            trial = study.ask()
-            while trial.number < number:  # a trial before this one that is yet to be asked for
-                trial = study.ask()
+            trial = self._new_trial(study)
+            # There may be trials before this one that are yet to be asked for.
+            while trial.number < number + self._taken:
+                trial = self._new_trial(study)
+        else:
+            # Another process may have begun this ask. Optuna keeps parameters of trials only that
+            # it has seen in this one.
+            study.get_trials(deepcopy=False)
+            trial = optuna.trial.Trial(study, trial_id)
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):
@@ -99,7 +116,7 @@ class Search:
                 self.storage.set_trial_intermediate_value(trial_id, step, seen)
             if violations:
                 self.storage.set_trial_user_attr(trial_id, CONSTRAINTS, list(violations))
-            study.tell(number, told, _STATES[state], skip_if_finished=True)
+            study.tell(number + self._taken, told, _STATES[state], skip_if_finished=True)
         except optuna.exceptions.UpdateFinishedTrialError:
             return
         except RuntimeError as error:
@@ -109,17 +126,42 @@ class Search:
 
     def _trial_id(self, number: int) -> int:
         study_id = self.storage.get_study_id_from_name(self.name)
-        return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
+        place = number + self._taken
+        return self.storage.get_trial_id_from_study_id_trial_number(study_id, place)
+
+    @property
+    def _taken(self) -> int:
+        """Trials of another study that come before the study's own."""
+        if not self.is_warm:
+            return 0
+        study_id = self.storage.get_study_id_from_name(self.name)
+        return int(self.storage.get_study_user_attrs(study_id)[WARM_START]["taken"])
+
+    def _new_trial(self, study: optuna.Study) -> optuna.Trial:
+        if self.enqueue:
+            study_id = self.storage.get_study_id_from_name(self.name)
+            number = self.storage.get_n_trials(study_id) - self._taken
+            if number < len(self.enqueue):
+                fixed = {"fixed_params": dict(self.enqueue[number])}
+                running = optuna.trial.TrialState.RUNNING
+                study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
+                return optuna.trial.Trial(study, self._trial_id(number))
+        return study.ask()
+
+    def open(self) -> optuna.Study:
+        """The study in Optuna's tables, made if it is not there."""
+        return self._study(0)
 
     def _study(self, number: int) -> optuna.Study:
         """The study with a sampler whose draws depend on the study's seed and the trial alone."""
-        path = ("ask",) if self.sampler in ONE_SEQUENCE else ("ask", number)
+        path = ("ask",) if is_one_sequence(self.sampler, self.code) else ("ask", number)
         sampler = create_sampler(
             self.sampler,
             self.options,
             seed=derive_seed(self.seed, *path),
             space=self.space,
             has_constraints=self.has_constraints,
+            code=self.code,
         )
         try:
             return optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler)

@@ -148,6 +148,38 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
     ("a sampler by a bad path", {"sampler": "..x:Sampler"}, ["sampler", "'..x:Sampler'"]),
     ("a sampler that is none", {"sampler": "math:pi"}, ["sampler", "'math:pi'", "BaseSampler"]),
     ("a function as a sampler", {"sampler": "os:getcwd"}, ["sampler", "'os:getcwd'"]),
+    (
+        "an option of REINFORCE that is too small",
+        {"sampler": {"name": "reinforce", "batch": 1}},
+        ["sampler", "batch is 1", "from 2 to 1000"],
+    ),
+    (
+        "what is enqueued out of range",
+        {"enqueue": [{"lr": 0.01}, {"lr": 7}]},
+        ["enqueue.1.lr is 7", "from 0.0001 to 0.1"],
+    ),
+    (
+        "an enqueued parameter nowhere",
+        {"enqueue": [{"rate": 7}]},
+        ["enqueue.0.rate", "no parameter"],
+    ),
+    ("more enqueued than trials", {"trials": 1, "enqueue": [{}, {}]}, ["enqueue has 2 sets"]),
+    ("a warm start from nothing", {"warm_start": {}}, ["warm_start.study is missing"]),
+    (
+        "a warm start from two places",
+        {"warm_start": {"study": "a", "run": "b", "storage": "c"}},
+        ["warm_start has run and storage"],
+    ),
+    (
+        "a storage that is no address",
+        {"warm_start": {"study": "a", "storage": "./old.db"}},
+        ["warm_start.storage is './old.db'", "address"],
+    ),
+    (
+        "a password in a study",
+        {"warm_start": {"study": "a", "storage": "postgresql://me:secret@host/db"}},
+        ["warm_start.storage has a password", "HPO_STORAGE_OLD"],
+    ),
     ("a sampler without a name", {"sampler": {"seed": 1}}, ["sampler.name", "missing"]),
     ("a number as a sampler", {"sampler": 5}, ["sampler is 5"]),
     ("an unknown scheduler", {"scheduler": "ash"}, ["scheduler.name", "'ash'", "asha"]),
@@ -393,3 +425,27 @@ def test_whatever_a_file_holds_it_is_a_study_or_a_study_error(
     file.write_text(text, encoding="utf-8")
     with pytest.raises(StudyError):
         load_study(file)
+
+
+def test_a_sampler_may_be_in_the_code_folder_and_is_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "code" / "inner").mkdir(parents=True)
+    (tmp_path / "code" / "theirs.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "code" / "inner" / "search.py").write_text("raise SystemExit('imported')")
+    path = tmp_path / "study.yaml"
+    for name in ("theirs:Search", "inner.search:Search"):
+        path.write_text(yaml.safe_dump(study_data(code="code", sampler={"name": name, "n": 3})))
+        assert load_study(path).sampler.name == name
+    for sampler, problem in (
+        ("other:Search", "sampler is 'other:Search', but it cannot be imported"),
+        ({"name": "theirs:Search", "batch": 0}, "sampler.batch is 0, but must be from 1 to 1000"),
+        ({"name": "theirs:Search", "call_seconds": "x"}, "sampler.call_seconds is 'x'"),
+        ({"name": "theirs:Search", "memory_gib": "x"}, "sampler.memory_gib is 'x'"),
+    ):
+        path.write_text(yaml.safe_dump(study_data(code="code", sampler=sampler)))
+        with pytest.raises(StudyError, match=problem):
+            load_study(path)
+    two = [{"name": name, "direction": "maximize"} for name in "ab"]
+    data = study_data(metric=None, metrics=two, scheduler="default", code="code")
+    path.write_text(yaml.safe_dump({**data, "sampler": "theirs:Search"}))
+    with pytest.raises(StudyError, match="'theirs:Search', but that one takes one metric"):
+        load_study(path)

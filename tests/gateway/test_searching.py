@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -11,7 +13,10 @@ from hpo_ops.client import StudyRequest, TrialSummary, TurnKind
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.studies import Studies
+from hpo_ops.ledger import Ledger
+from hpo_ops.ledger.ledger import _config as ledger_config
 from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.samplers.own import close_processes
 from tests.studies import study_data
 
 WHOLE = {"name": "default", "max_steps": 1}
@@ -58,6 +63,7 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
         ({"name": "qmc", "qmc_type": "halton"}, SPACE),
         ({"name": "nsgaii", "population_size": 3}, SPACE),
         ("brute_force", GRID),
+        ({"name": "reinforce", "batch": 2, "learning_rate": 0.1}, SPACE),
         ("optuna.samplers:RandomSampler", SPACE),
     ],
 )
@@ -71,6 +77,65 @@ def test_every_sampler_runs_a_study_the_same_way_twice(
     assert len(stories[0]) == 6
     assert stories[0] == stories[1]
     assert len({tuple(params.items()) for params in stories[0]}) > 1
+
+
+CLIMB = """
+import random
+class Climb:
+    def __init__(self, space, direction, seed, reach=0.2):
+        assert direction == "maximize" and list(space) == ["lr", "width"]
+        self.best, self.reach, self.rounds = (-1.0, 0.5), reach, 0
+    def sample_hyperparameter_candidates(self, n):
+        centre, reach = self.best[1], self.reach
+        low, high = max(0.0, centre - reach), min(1.0, centre + reach)
+        return [
+            {"lr": random.uniform(low, high), "width": random.randint(1, 4)} for _ in range(n)
+        ]
+    def update_state(self, candidates, scores):
+        self.rounds += 1
+        for candidate, score in zip(candidates, scores):
+            self.best = max(self.best, (score, candidate["lr"]))
+"""
+
+
+def test_an_algorithm_in_the_code_folder_runs_a_study_the_same_way_twice(
+    studies: Studies, tmp_path: Path
+) -> None:
+    (tmp_path / "climb.py").write_text(CLIMB)
+    sampler = {"name": "climb:Climb", "batch": 3, "reach": 0.3}
+    stories = []
+    for run_id in ("one", "two"):
+        trials = run(studies, run_id, sampler=sampler, code=str(tmp_path), trials=12)
+        stories.append([trial.params for trial in trials])
+        close_processes()  # as a gateway that is started again
+    assert stories[0] == stories[1]
+    assert len(stories[0]) == 12
+    values = [float(params["lr"] or 0) for params in stories[0]]
+    assert max(values[:3]) < max(values)
+    assert "climb" not in sys.modules
+
+
+def test_an_algorithm_that_fails_says_why_and_can_be_mended(
+    studies: Studies, tmp_path: Path
+) -> None:
+    file = tmp_path / "climb.py"
+    file.write_text(CLIMB.replace("centre - reach", "centre - rech"))
+    changes = {"sampler": "climb:Climb", "code": str(tmp_path)}
+    with pytest.raises(
+        ValueError, match=r"(?s)climb:Climb could not sample: NameError.*climb\.py"
+    ):
+        run(studies, **changes)
+    file.write_text(CLIMB)
+    assert len(run(studies, **changes)) == 6
+
+
+def test_a_study_whose_code_is_gone_can_still_be_read(studies: Studies, tmp_path: Path) -> None:
+    (tmp_path / "climb.py").write_text(CLIMB)
+    run(studies, sampler="climb:Climb", code=str(tmp_path))
+    (tmp_path / "climb.py").unlink()
+    again = Ledger(studies.ledger.engine)
+    ledger_config.cache_clear()
+    assert [record.name for record in again.recent()] == ["small"]
 
 
 def test_a_grid_is_walked_once_over(studies: Studies) -> None:

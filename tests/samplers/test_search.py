@@ -56,6 +56,24 @@ def test_asking_again_gives_the_same_answer(storage: BaseStorage) -> None:
     assert len(storage.get_all_trials(storage.get_study_id_from_name("small/run-1"))) == 4
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe", "reinforce"])
+def test_an_ask_that_another_process_began_is_finished(
+    storage: BaseStorage, database: str, sampler: str
+) -> None:
+    whole = [search(storage, "whole", sampler=sampler).ask(number) for number in range(2)]
+    begun = search(storage, sampler=sampler)
+    begun.ask(0)
+    study = begun.open()
+    trial = study.ask()
+    trial.suggest_float("lr", 1e-4, 1e-1, log=True)  # and then it was killed
+    fresh = open_storage(database)
+    params = search(fresh, sampler=sampler).ask(1)
+    assert params["lr"] == trial.params["lr"]
+    assert set(params) >= {"lr", "width", "optimizer"}
+    assert search(fresh, sampler=sampler).ask(0) == whole[0]
+    fresh.remove_session()
+
+
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_the_seed_alone_determines_what_is_proposed(storage: BaseStorage, sampler: str) -> None:
     def run(name: str, seed: int) -> list[dict[str, Any]]:

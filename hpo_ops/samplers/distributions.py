@@ -1,0 +1,23 @@
+"""Parameters of a space as Optuna writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from hpo_ops.core.space import Categorical, Float, Int, Parameter
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+def to_distribution(parameter: Parameter) -> BaseDistribution:
+    """The distribution that Optuna keeps with a parameter's value."""
+    match parameter:
+        case Float(low=low, high=high, log=log, step=step):
+            return FloatDistribution(low, high, log=log, step=step)
+        case Int(low=low, high=high, log=log, step=step):
+            return IntDistribution(low, high, log=log, step=step)
+        case Categorical(choices=choices):
+            return CategoricalDistribution(choices)

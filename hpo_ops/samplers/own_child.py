@@ -1,0 +1,175 @@
+"""What runs a user's search algorithm, in a process of its own: one JSON line a call.
+
+Run as a file, it takes its limits from the command line and imports the standard library only.
+A call is ``{"call": name, ...}``; its answer is ``{"value": ...}``, or ``{"error": ..., "trace":
+...}`` where the algorithm raised. What the algorithm prints goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import inspect
+import json
+import os
+import pickle
+import random
+import resource
+import signal
+import sys
+import traceback
+from typing import Any, TextIO
+
+SAMPLE = "sample_hyperparameter_candidates"
+UPDATE = "update_state"
+IDLE_SECONDS = 900
+"""A process that hears nothing for so long ends; its state is in the journal."""
+
+
+class Child:
+    """The algorithm and what is asked of it."""
+
+    def __init__(self) -> None:
+        self._algorithm: Any = None
+
+    def start(
+        self,
+        *,
+        target: str,
+        folder: str | None,
+        given: dict[str, Any],
+        options: dict[str, Any],
+        state: str | None,
+    ) -> None:
+        """Makes the algorithm, as it was where there is a state."""
+        if folder is not None:
+            sys.path.insert(0, folder)
+        random.seed(given["seed"])
+        module, _, name = target.partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        for method in (SAMPLE, UPDATE):
+            if not callable(getattr(kind, method, None)):
+                raise TypeError(f"{name} has no method {method}")
+        _seed_libraries(given["seed"])
+        saved = pickle.loads(base64.b64decode(state)) if state else {}  # noqa: S301  of our making
+        if "object" in saved:
+            self._algorithm = saved["object"]
+        else:
+            self._algorithm = kind(**_accepted(kind, given), **options)
+            if "state" in saved:
+                self._algorithm.set_state(saved["state"])
+        if saved:
+            _set_random_state(saved["random"])
+
+    def sample(self, *, n: int) -> list[Any]:
+        """New candidates."""
+        return list(getattr(self._algorithm, SAMPLE)(n))
+
+    def update(self, *, candidates: list[Any], scores: list[float]) -> None:
+        """Tells the algorithm how candidates did."""
+        getattr(self._algorithm, UPDATE)(candidates, scores)
+
+    def save(self) -> str:
+        """Everything that the algorithm would need to go on elsewhere."""
+        content: dict[str, Any] = {"random": _random_state()}
+        if hasattr(self._algorithm, "get_state") and hasattr(self._algorithm, "set_state"):
+            content["state"] = self._algorithm.get_state()
+        else:
+            content["object"] = self._algorithm
+        try:
+            return base64.b64encode(pickle.dumps(content)).decode()
+        except Exception as error:
+            raise TypeError(
+                f"its state cannot be pickled ({error}); give it get_state() and set_state(state)"
+            ) from error
+
+
+def _accepted(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What the platform gives, as far as the constructor takes it."""
+    parameters = inspect.signature(kind).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return {name: value for name, value in given.items() if takes_all or name in parameters}
+
+
+def _seed_libraries(seed: int) -> None:
+    """Seeds what the algorithm's module has imported."""
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(seed)
+
+
+def _random_state() -> dict[str, Any]:
+    states: dict[str, Any] = {"random": random.getstate()}
+    if numpy := sys.modules.get("numpy"):
+        states["numpy"] = numpy.random.get_state()
+    if torch := sys.modules.get("torch"):
+        states["torch"] = torch.get_rng_state()
+    return states
+
+
+def _set_random_state(states: dict[str, Any]) -> None:
+    random.setstate(states["random"])
+    if "numpy" in states:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+    if "torch" in states:
+        sys.modules["torch"].set_rng_state(states["torch"])
+
+
+def _answer(child: Child, line: str) -> str:
+    """The answer to one call, whatever the algorithm does."""
+    try:
+        call = json.loads(line)
+        value = getattr(child, call.pop("call"))(**call)
+        return json.dumps({"value": value}, default=_plain)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the parent raises it
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return json.dumps({"error": text, "trace": _trace(error)})
+
+
+def _trace(error: BaseException) -> str:
+    """Where in the algorithm it happened; empty for what is not its doing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename not in (__file__, json.__file__)]
+    return "".join(traceback.format_list(theirs[-3:]))
+
+
+def _plain(value: Any) -> Any:
+    """A number of another library's as one of Python's."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} is no text, number, flag or null")
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
+    """Answers calls until there are no more.
+
+    The parent ends a call that takes too long. The alarm is for a parent that is gone.
+    """
+    child = Child()
+    signal.alarm(IDLE_SECONDS)
+    for line in calls:
+        signal.alarm(2 * call_seconds)
+        answers.write(_answer(child, line) + "\n")
+        answers.flush()
+        signal.alarm(IDLE_SECONDS)
+
+
+def main(memory_bytes: str, call_seconds: str) -> None:
+    """Sets the limits, keeps the answers apart from what is printed, and serves."""
+    _limit(int(memory_bytes))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    calls = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    serve(calls, answers, call_seconds=int(call_seconds))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
