@@ -115,11 +115,11 @@ class LedgerPart(Message):
         hidden: Segments that were asked about and are not for the eyes of who asks.
     """
 
-    studies: Sequence[LedgerStudy] = ()
-    segments: Sequence[LedgerSegment] = ()
-    leases: Sequence[StrayLease] = ()
-    namespaces: Sequence[str] = ()
-    hidden: Sequence[str] = ()
+    studies: list[LedgerStudy] = field(default_factory=list)
+    segments: list[LedgerSegment] = field(default_factory=list)
+    leases: list[StrayLease] = field(default_factory=list)
+    namespaces: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
