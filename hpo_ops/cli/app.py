@@ -13,6 +13,7 @@ import yaml
 
 from hpo_ops import __version__
 from hpo_ops.cli import plan, simulate, whatif
+from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import show_logs
@@ -297,6 +298,9 @@ def parse_changes(words: list[str]) -> dict[str, object]:
             raise CommandError(f"{word!r} is not of the form key=value")
         changes[key] = yaml.safe_load(value)
     return changes
+
+
+app.command(epilog=EXAMPLES)(doctor)
 
 
 @app.command(epilog="Example: hpo up --port 8090")

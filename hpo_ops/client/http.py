@@ -23,6 +23,7 @@ from hpo_ops.client.messages import (
     Verdict,
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.core.reconcile import LedgerPart
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 logger = logging.getLogger(__name__)
@@ -228,3 +229,19 @@ class GatewayClient:
     def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
+
+    # -- reconciling -------------------------------------------------------------------------
+
+    def ledger_part(self, segments: Sequence[str] = ()) -> LedgerPart:
+        return LedgerPart.from_dict(self.request("POST", "/reconcile", list(segments)))
+
+    def close_study(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/close", reason=reason)
+
+    def lose_segment(self, study_id: int, segment: str, reason: str) -> bool:
+        path = f"/studies/{study_id}/segments/{segment}/lose"
+        return bool(self.request("POST", path, reason=reason))
+
+    def free_leases(self, study_id: int) -> list[str]:
+        freed: list[str] = self.request("POST", f"/studies/{study_id}/leases/free")
+        return freed

@@ -66,8 +66,11 @@ class Caller:
         if not self.may_read(dag_id):
             raise _forbidden(f"no right to see {dag_id}")
 
+    def may_edit(self, dag_id: str) -> bool:
+        return self.is_task or (self.user is not None and self.user.may_edit(dag_id))
+
     def require_edit(self, dag_id: str) -> None:
-        if not self.is_task and not (self.user and self.user.may_edit(dag_id)):
+        if not self.may_edit(dag_id):
             raise _forbidden(f"no right to change {dag_id}")
 
 
