@@ -32,7 +32,7 @@ LEAVE_SECONDS = 45.0
 LOG_SECONDS = 10.0
 TOOLS = ("cat", "flock", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
-RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
+RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,14 @@ def restore(segment: Segment) -> None:
 
 
 def _install_shell(folder: Path) -> None:
-    """A static shell and the script that it runs, for an image that may have none."""
+    """A static shell, for an image that may have none, and the scripts that run there."""
     folder.mkdir(parents=True, exist_ok=True)
     busybox = shutil.which("busybox")
     if busybox is None:
         raise FileNotFoundError("the agent's image has no busybox (package busybox-static)")
     shutil.copyfile(busybox, folder / "busybox")
-    shutil.copyfile(Path(__file__).with_name("run.sh"), folder / "run.sh")
+    for script in ("run.sh", "install.py"):
+        shutil.copyfile(Path(__file__).with_name(script), folder / script)
     for tool in TOOLS:
         (folder / tool).unlink(missing_ok=True)
         (folder / tool).symlink_to("busybox")
@@ -145,6 +146,7 @@ def run(segment: Segment) -> None:
         "training": workspace.log,
         "agent": workspace.root / AGENT_LOG,
         "restore": workspace.root / RESTORE_LOG,
+        "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
     while not training.has_ended:

@@ -2,6 +2,10 @@
 # SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
+# What install.py installed comes before what the image has; the image's own setting stays.
+if [ -e "$hpo/packages" ]; then
+    export PYTHONPATH="$hpo/packages${PYTHONPATH:+:$PYTHONPATH}"
+fi
 # Held as long as this lives: the agent can tell a training that is at work from one that was
 # killed with everything around it.
 exec 9>"$hpo/alive"

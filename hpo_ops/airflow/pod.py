@@ -104,6 +104,8 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
         result = self._judge(status, event, Resources(**study.resources), ooms)
+        if status.said:
+            self.log.info("the container that failed said last:\n%s", status.said)
         self.announce_end(connect_gateway().finish_segment(segment, result))
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
@@ -168,6 +170,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             pod=settings.pod,
             environment=study.env,
             code=study.archive,
+            packages=study.packages,
             has_native_sidecars=self.server_version >= NATIVE_SIDECARS,
         )
         self.pod_template_dict = build_pod(settings.template, plan)

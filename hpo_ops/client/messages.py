@@ -30,6 +30,7 @@ class StudyHandle(Message):
 
     Attributes:
         archive: Name of its packed code in the store, where its trials are pods.
+        packages: What pip installs for the code, as its arguments.
     """
 
     id: int
@@ -39,6 +40,7 @@ class StudyHandle(Message):
     store: str
     code: str | None = None
     archive: str | None = None
+    packages: list[str] = field(default_factory=list)
     runner: str = "local"
     image: str | None = None
     resources: dict[str, Any] = field(default_factory=dict)
