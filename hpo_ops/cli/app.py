@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from hpo_ops import __version__
+from hpo_ops.cli.build import build
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import show_logs
@@ -86,6 +87,9 @@ def validate(
             err.print(f"{file_name}: {problem}", soft_wrap=True, markup=False)
     if any(found.values()):
         raise typer.Exit(1)
+
+
+app.command(epilog="Example: hpo build dags/studies/digits.yaml --tag team/digits:1")(build)
 
 
 @app.command(

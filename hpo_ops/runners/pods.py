@@ -36,7 +36,8 @@ TRAINING, AGENT, RESTORE, PACKAGES = "base", "agent", "restore", "packages"
 WORKSPACE = "/hpo"
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
-AGENT_VARIABLES = ("HPO_ASSIGNMENT", "HPO_GATEWAY_URL", "HPO_STUDY_KEY", "HPO_CODE")
+AGENT_IMAGE_VARIABLE, TRAINING_IMAGE_VARIABLE = "HPO_AGENT_IMAGE", "HPO_TRAINING_IMAGE"
+AGENT_IMAGE = "hpo-ops:latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,16 @@ class SegmentPod:
             TRIAL_LABEL: str(self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
         }
+
+
+def agent_image(environment: Mapping[str, str]) -> str:
+    """The platform's own image."""
+    return environment.get(AGENT_IMAGE_VARIABLE) or AGENT_IMAGE
+
+
+def training_image(environment: Mapping[str, str]) -> str:
+    """The image of trainings whose study names none."""
+    return environment.get(TRAINING_IMAGE_VARIABLE) or agent_image(environment)
 
 
 def label_value(text: str) -> str:
