@@ -181,7 +181,12 @@ class Best(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Message):
-    """How a study stands."""
+    """How a study stands.
+
+    Attributes:
+        runner: Where its trials run.
+        store: Where its checkpoints are, and the logs of its pods.
+    """
 
     id: int
     name: str
@@ -196,6 +201,8 @@ class Progress(Message):
     mapped_trials: int
     counts: dict[str, int]
     seconds: float
+    runner: str = "local"
+    store: str = ""
     best: Best | None = None
 
     @classmethod
