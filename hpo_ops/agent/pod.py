@@ -103,10 +103,16 @@ def restore(segment: Segment) -> None:
         logger.info("restored the checkpoint of step %s", step)
     _install_shell(root / "bin")
     segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
-    # The training's image has its own user.
+    _open_to_all(root)
+
+
+def _open_to_all(root: Path) -> None:
+    """The training's image has its own user, and so has the agent's."""
     for path in (root, *root.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o777 if path.is_dir() or path.parent.name == "bin" else 0o666)
+        mode = 0o777 if path.is_dir() or path.parent.name == "bin" else 0o666
+        # Kubernetes made the root, and only its owner may change it.
+        if not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
+            path.chmod(mode)
 
 
 def _install_shell(folder: Path) -> None:

@@ -65,7 +65,8 @@ class ContainerTraining:
             self._asked_at = now + KILL_SECONDS
 
     def _is_dead(self) -> bool:
-        with Path(self._alive).open("ab") as lock:
+        # To read: it belongs to the training, which may be another user.
+        with Path(self._alive).open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

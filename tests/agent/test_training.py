@@ -27,7 +27,12 @@ signal.signal(signal.SIGTERM, leave)
 print("up", flush=True)
 time.sleep(60)
 """
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(60)
+"""
 
 
 class Container:
@@ -102,6 +107,8 @@ def test_a_container_that_is_killed_is_told_from_one_at_work(container: Containe
 
 def test_a_training_that_does_not_leave_is_ended(container: Container) -> None:
     container.start(DEAF)
+    log = container.workspace.log
+    wait_for(lambda: log.exists() and "up" in log.read_text())
     stop = Control(action=Action.STOP, reason="enough")
     container.training.check(stop, now=0.0)
     container.training.check(stop, now=9.0)
