@@ -7,13 +7,14 @@ from torch import nn
 from hpo_ops.sdk import trial
 
 torch.set_num_threads(1)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(trial.seed)
 params = {"lr": 1e-3, "width": 64, "optimizer": "adam", "momentum": 0.9, "dropout": 0.0}
 params |= trial.params
 
 digits = load_digits()
-x = torch.tensor(digits.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
-y = torch.tensor(digits.target)
+x = torch.tensor(digits.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8).to(device)
+y = torch.tensor(digits.target).to(device)
 order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
 train, valid = order[360:], order[:360]
 
@@ -21,7 +22,7 @@ width = int(params["width"])
 model = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
     nn.Linear(256, width), nn.ReLU(), nn.Dropout(params["dropout"]), nn.Linear(width, 10),
-)  # fmt: skip
+).to(device)  # fmt: skip
 if params["optimizer"] == "sgd":
     optimizer = torch.optim.SGD(model.parameters(), params["lr"], momentum=params["momentum"])
 else:
@@ -34,7 +35,7 @@ def save(folder):
 
 
 def load(folder):
-    state = torch.load(folder / "state.pt")
+    state = torch.load(folder / "state.pt", map_location=device)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
 

@@ -32,7 +32,7 @@ LEAVE_SECONDS = 45.0
 LOG_SECONDS = 10.0
 TOOLS = ("cat", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
-RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
+RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
 
 
 @dataclass(frozen=True)
@@ -103,20 +103,27 @@ def restore(segment: Segment) -> None:
         logger.info("restored the checkpoint of step %s", step)
     _install_shell(root / "bin")
     segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
-    # The training's image has its own user.
+    _open_to_all(root)
+
+
+def _open_to_all(root: Path) -> None:
+    """The training's image has its own user, and so has the agent's."""
     for path in (root, *root.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o777 if path.is_dir() or path.parent.name == "bin" else 0o666)
+        mode = 0o777 if path.is_dir() or path.parent.name == "bin" else 0o666
+        # Kubernetes made the root, and only its owner may change it.
+        if not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
+            path.chmod(mode)
 
 
 def _install_shell(folder: Path) -> None:
-    """A static shell and the script that it runs, for an image that may have none."""
+    """A static shell, for an image that may have none, and the scripts that run there."""
     folder.mkdir(parents=True, exist_ok=True)
     busybox = shutil.which("busybox")
     if busybox is None:
         raise FileNotFoundError("the agent's image has no busybox (package busybox-static)")
     shutil.copyfile(busybox, folder / "busybox")
-    shutil.copyfile(Path(__file__).with_name("run.sh"), folder / "run.sh")
+    for script in ("run.sh", "install.py"):
+        shutil.copyfile(Path(__file__).with_name(script), folder / script)
     for tool in TOOLS:
         (folder / tool).unlink(missing_ok=True)
         (folder / tool).symlink_to("busybox")
@@ -145,6 +152,7 @@ def run(segment: Segment) -> None:
         "training": workspace.log,
         "agent": workspace.root / AGENT_LOG,
         "restore": workspace.root / RESTORE_LOG,
+        "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
     while not training.has_ended:

@@ -2,8 +2,12 @@
 # SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
-# A pipe that is open as long as this lives: the agent can tell a training that is at work from one that was
-# killed with everything around it.
+# What install.py installed comes before what the image has; the image's own setting stays.
+if [ -e "$hpo/packages" ]; then
+    export PYTHONPATH="$hpo/packages${PYTHONPATH:+:$PYTHONPATH}"
+fi
+# A pipe that is open as long as this lives: by it the agent tells a training that is at work from
+# one that was killed with everything around it.
 rm -f "$hpo/alive" "$hpo/output"
 mkfifo "$hpo/alive" "$hpo/output"
 exec 9<>"$hpo/alive"

@@ -21,7 +21,14 @@ from hpo_ops.airflow.nodes import capacity_of
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.airflow.user_code import load_function
-from hpo_ops.checkpoints import STORE_ERRORS, Checkpoints, open_store, upload_code
+from hpo_ops.checkpoints import (
+    STORE_ERRORS,
+    BadCodeError,
+    Checkpoints,
+    find_packages,
+    open_store,
+    upload_code,
+)
 from hpo_ops.client import Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
 
@@ -86,7 +93,9 @@ class PrepareOperator(BaseOperator):
         study = connect_gateway().start_study(request)
         try:
             open_checkpoints(study).complete(trial=0)
-            study = replace(study, archive=self._upload_code(study))
+            study = self._with_code(study, is_installed=config.install)
+        except BadCodeError as error:
+            raise AirflowFailException(str(error)) from error
         except (*STORE_ERRORS, ValueError) as error:
             raise AirflowFailException(
                 f"the store {study.store} cannot be used: {error}"
@@ -99,13 +108,15 @@ class PrepareOperator(BaseOperator):
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
 
-    def _upload_code(self, study: StudyHandle) -> str | None:
-        """Packed code for pods; it is uploaded only where it has changed."""
+    def _with_code(self, study: StudyHandle, *, is_installed: bool) -> StudyHandle:
+        """Packs the code for pods; it is uploaded only where it has changed."""
         if study.runner == "local" or study.code is None:
-            return None
-        archive = upload_code(open_store(study.store, store_credentials()), Path(study.code))
+            return study
+        folder = Path(study.code)
+        packages = find_packages(folder) if is_installed else []
+        archive = upload_code(open_store(study.store, store_credentials()), folder)
         self.log.info("code %s is %s", study.code, archive)
-        return archive
+        return replace(study, archive=archive, packages=packages)
 
     @property
     def study(self) -> XComArg:

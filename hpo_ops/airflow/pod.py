@@ -27,14 +27,18 @@ from hpo_ops.client import GatewayClient, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Result
 from hpo_ops.runners.pod_status import PodStatus, read_status
-from hpo_ops.runners.pods import SEGMENT_LABEL, SegmentPod, Spec, build_pod
+from hpo_ops.runners.pods import (
+    SEGMENT_LABEL,
+    SegmentPod,
+    Spec,
+    agent_image,
+    build_pod,
+    training_image,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-AGENT_IMAGE_VARIABLE = "HPO_AGENT_IMAGE"
-TRAINING_IMAGE_VARIABLE = "HPO_TRAINING_IMAGE"
-AGENT_IMAGE = "hpo-ops:latest"
 SEGMENT_KEY = "pod"
 """The same for every try of a task: one that comes again finds the segment, and its pod."""
 NATIVE_SIDECARS = (1, 29)
@@ -104,6 +108,8 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
         result = self._judge(status, event, Resources(**study.resources), ooms)
+        if status.said:
+            self.log.info("the container that failed said last:\n%s", status.said)
         self.announce_end(connect_gateway().finish_segment(segment, result))
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
@@ -168,6 +174,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             pod=settings.pod,
             environment=study.env,
             code=study.archive,
+            packages=study.packages,
             has_native_sidecars=self.server_version >= NATIVE_SIDECARS,
         )
         self.pod_template_dict = build_pod(settings.template, plan)
@@ -242,6 +249,10 @@ class PodSettings:
             steps = [resources.memory, *resources.memory_on_oom]
             memory = steps[min(turn.ooms, len(steps) - 1)]
             resources = resources.model_copy(update={"memory": memory})
-        agent_image = os.environ.get(AGENT_IMAGE_VARIABLE, AGENT_IMAGE)
-        image = study.image or os.environ.get(TRAINING_IMAGE_VARIABLE) or agent_image
-        return cls(resources, pod, image, agent_image, read_template(resources, pod))
+        return cls(
+            resources,
+            pod,
+            image=study.image or training_image(os.environ),
+            agent_image=agent_image(os.environ),
+            template=read_template(resources, pod),
+        )

@@ -9,7 +9,14 @@ A checkpoint counts only with its manifest, so half of one is never restored.
 """
 
 from hpo_ops.checkpoints.checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
-from hpo_ops.checkpoints.code import BadCodeError, fetch_code, hash_code, upload_code
+from hpo_ops.checkpoints.code import (
+    BadCodeError,
+    copy_code,
+    fetch_code,
+    find_packages,
+    hash_code,
+    upload_code,
+)
 from hpo_ops.checkpoints.folder import BadCheckpointError
 from hpo_ops.checkpoints.logs import LogRef, Logs
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile
@@ -28,7 +35,9 @@ __all__ = [
     "Manifest",
     "ManifestFile",
     "Store",
+    "copy_code",
     "fetch_code",
+    "find_packages",
     "hash_code",
     "open_store",
     "upload_code",

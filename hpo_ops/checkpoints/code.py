@@ -8,8 +8,10 @@ import io
 import os
 import shutil
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import obstore
 
@@ -33,6 +35,42 @@ def hash_code(folder: Path) -> str:
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{name}\0{_mode(path):o}\0{content}\n".encode())
     return digest.hexdigest()[:32]
+
+
+def find_packages(folder: Path) -> list[str]:
+    """What pip is to install for a folder of code, as its arguments; empty where it asks for none.
+
+    The folder itself is installed where it says how: by a ``[build-system]`` or a ``setup.py``.
+    A ``[project]`` without one only lists what it needs.
+
+    Raises:
+        BadCodeError: Its pyproject.toml cannot be read.
+    """
+    listed = ["-r", "requirements.txt"] if (folder / "requirements.txt").is_file() else []
+    project = _read_project(folder / "pyproject.toml")
+    if "build-system" in project or (folder / "setup.py").is_file():
+        return [*listed, "."]
+    needed = project.get("project", {}).get("dependencies", [])
+    if not isinstance(needed, list) or not all(isinstance(item, str) for item in needed):
+        raise BadCodeError(f"{folder}/pyproject.toml: project.dependencies must be a list of text")
+    return [*listed, *needed]
+
+
+def _read_project(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BadCodeError(f"{file} cannot be read: {error}") from error
+
+
+def copy_code(folder: Path, target: Path) -> None:
+    """Copies what `pack_code` would pack."""
+    for path, name in _files(folder):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / name)
+        (target / name).chmod(_mode(path))
 
 
 def upload_code(store: Store, folder: Path) -> str:

@@ -34,24 +34,29 @@ class Logs:
         """Writes a part; the same one again replaces it."""
         obstore.put(self._store, f"{self._path(ref)}/{part:06}.log", text)
 
-    def read(self, ref: LogRef) -> Iterator[bytes]:
-        """The parts of a log, in order."""
-        for key in sorted(self._keys(self._path(ref))):
+    def read(self, ref: LogRef, *, start: int = 0) -> Iterator[bytes]:
+        """The parts of a log, in order, from one of them on."""
+        for key in sorted(item["path"] for item in self._items(self._path(ref)))[start:]:
             yield bytes(obstore.get(self._store, key).bytes())
 
     def all(self, trial: int | None = None) -> list[LogRef]:
         """The logs that are there, of all trials or of one."""
+        return sorted(self.parts(trial))
+
+    def parts(self, trial: int | None = None) -> dict[LogRef, int]:
+        """How many parts each log has, in the order in which they were begun."""
         start = self._base if trial is None else f"{self._base}/{trial}"
-        found = set()
-        for key in self._keys(start):
-            number, segment, container, _ = key.removeprefix(f"{self._base}/").split("/")
-            found.add(LogRef(int(number), segment, container))
-        return sorted(found)
+        counts: dict[LogRef, int] = {}
+        for item in sorted(self._items(start), key=lambda item: item["last_modified"]):
+            path = item["path"].removeprefix(f"{self._base}/")
+            number, segment, container, _ = path.split("/")
+            ref = LogRef(int(number), segment, container)
+            counts[ref] = counts.get(ref, 0) + 1
+        return counts
 
     def _path(self, ref: LogRef) -> str:
         return f"{self._base}/{ref.trial}/{ref.segment}/{ref.container}"
 
-    def _keys(self, prefix: str) -> Iterator[str]:
+    def _items(self, prefix: str) -> Iterator[obstore.ObjectMeta]:
         for page in obstore.list(self._store, prefix):
-            for item in page:
-                yield item["path"]
+            yield from page

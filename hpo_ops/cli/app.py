@@ -13,10 +13,11 @@ import yaml
 
 from hpo_ops import __version__
 from hpo_ops.cli import plan, simulate, whatif
+from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
-from hpo_ops.cli.logs import show_logs
+from hpo_ops.cli.logs import LogContainer, show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
 from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
@@ -33,7 +34,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GENERIC_DAG = "hpo_study"
+GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAG that takes a whole study, for each runner."""
 DAG_SECONDS = 90.0
 EXPECTED = (
     CommandError,
@@ -78,6 +80,9 @@ def validate(
             err.print(f"{file_name}: {problem}", soft_wrap=True, markup=False)
     if any(found.values()):
         raise typer.Exit(1)
+
+
+app.command(epilog="Example: hpo build dags/studies/digits.yaml --tag team/digits:1")(build)
 
 
 @app.command(
@@ -154,7 +159,7 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
         return Target(study.name, study.name, changes)
     study = study.change(changes, source=given, is_running=False)
     whole = {**study.to_dict(), "flow": "rolling"} if not study.reproducible else study.to_dict()
-    return Target(study.name, GENERIC_DAG, {"study": whole})
+    return Target(study.name, GENERIC_DAGS[study.runner], {"study": whole})
 
 
 @app.command(epilog="Examples: hpo status · hpo status digits --json")
@@ -210,6 +215,10 @@ def logs(
     study: StudyName,
     run_id: Run = None,
     trial: Annotated[int | None, typer.Option("--trial", "-t", help="Only this trial.")] = None,
+    container: Annotated[
+        LogContainer | None,
+        typer.Option(help="What this container of each pod printed, from the checkpoint store."),
+    ] = None,
     is_followed: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the study ends.")
     ] = False,
@@ -217,14 +226,7 @@ def logs(
     """Prints the logs of a study's trials, each line with its trial in front."""
     session = connect()
     progress = session.study(study, run_id)
-    show_logs(
-        session,
-        out,
-        dag_id=progress.dag_id,
-        run_id=progress.run_id,
-        trial=trial,
-        is_followed=is_followed,
-    )
+    show_logs(session, out, progress, trial=trial, container=container, is_followed=is_followed)
 
 
 @app.command(epilog='Example: hpo stop digits --reason "good enough"')

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hpo_ops.checkpoints import Credentials
 from hpo_ops.cli.airflow_api import AirflowApi
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.client import GatewayClient, Progress
@@ -24,6 +25,8 @@ class Address:
     username: str = ""
     password: str = ""
     token: str | None = None
+    store: Credentials | None = None
+    """How to reach the checkpoint store; None leaves it to the ``AWS_*`` variables."""
 
 
 def find_address(
@@ -55,8 +58,19 @@ def find_address(
 def _read_stack(file: Path) -> Address:
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
-        return Address(known["url"], known["username"], known["password"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        s3 = known.get("s3")
+        return Address(
+            known["url"],
+            known["username"],
+            known["password"],
+            store=s3
+            and Credentials(
+                access_key_id=s3["access_key"],
+                secret_access_key=s3["secret_key"],
+                endpoint=s3["endpoint"],
+            ),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CommandError(
             f"{file} cannot be read ({error!r}): start the stack again with `hpo up`"
         ) from error

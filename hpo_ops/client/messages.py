@@ -30,6 +30,7 @@ class StudyHandle(Message):
 
     Attributes:
         archive: Name of its packed code in the store, where its trials are pods.
+        packages: What pip installs for the code, as its arguments.
     """
 
     id: int
@@ -39,6 +40,7 @@ class StudyHandle(Message):
     store: str
     code: str | None = None
     archive: str | None = None
+    packages: list[str] = field(default_factory=list)
     runner: str = "local"
     image: str | None = None
     resources: dict[str, Any] = field(default_factory=dict)
@@ -180,7 +182,12 @@ class Best(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Message):
-    """How a study stands."""
+    """How a study stands.
+
+    Attributes:
+        runner: Where its trials run.
+        store: Where its checkpoints are, and the logs of its pods.
+    """
 
     id: int
     name: str
@@ -195,6 +202,8 @@ class Progress(Message):
     mapped_trials: int
     counts: dict[str, int]
     seconds: float
+    runner: str = "local"
+    store: str = ""
     best: Best | None = None
 
     @classmethod

@@ -80,6 +80,8 @@ class StudyConfig(Model):
     """Folder with the training code, relative to the study file; or an image that has it."""
     image: Annotated[str, Field(pattern=r"^[\w][\w./:@-]*$")] | None = None
     """Container image, with runner: kubernetes; by default the platform's own, with torch."""
+    install: bool = True
+    """Whether pods install what the code asks for: requirements.txt, pyproject.toml, setup.py."""
     command: Annotated[str, Field(min_length=1)]
     """Command that trains one trial, run in the code folder."""
     metric: Metric | None = None

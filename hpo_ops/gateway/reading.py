@@ -68,6 +68,8 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         mapped_trials=record.config.mapped_trials,
         counts=counts,
         seconds=float(seconds),
+        runner=record.config.runner,
+        store=record.config.checkpoints.store or "",
         best=best(ledger, record),
     )
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
-from hpo_ops.runners.pods import AGENT, RESTORE, TRAINING
+from hpo_ops.runners.pods import AGENT, PACKAGES, RESTORE, TRAINING
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""
@@ -17,6 +17,8 @@ LOST_SECONDS = 30.0
 """After the grace period of a pod that was told to go: its node does not answer any more."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
+_WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
+"""What our init containers do."""
 
 
 class Phase(StrEnum):
@@ -39,6 +41,7 @@ class PodStatus:
         is_out_of_memory: Whether the kernel ended the training for its memory.
         is_hopeless: Whether it waits for something that will not come.
         is_lost: Whether its node has been silent since it was told to go.
+        said: The last lines of an init container that failed.
     """
 
     phase: Phase
@@ -48,6 +51,7 @@ class PodStatus:
     is_out_of_memory: bool = False
     is_hopeless: bool = False
     is_lost: bool = False
+    said: str = ""
 
     @property
     def result(self) -> Result:
@@ -76,9 +80,8 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
         return PodStatus(
             Phase.ENDED, "its node does not answer any more", Outcome.PREEMPTED, is_lost=True
         )
-    restore = _terminated(status.init_container_statuses).get(RESTORE)
-    if restore is not None and restore.exit_code and not status.reason:
-        return PodStatus(Phase.ENDED, _restore_failed(restore), Outcome.PREEMPTED)
+    if failure := _failure_before(pod):
+        return failure
     containers = _terminated(status.container_statuses)
     has_ended = status.phase in ("Succeeded", "Failed") or (
         TRAINING in containers and _agent_has_ended(status, containers)
@@ -154,9 +157,36 @@ def _memory_limit(pod: Any) -> str | None:
     return None
 
 
-def _restore_failed(terminated: Any) -> str:
-    said = (terminated.message or "").strip().splitlines()
-    return f"restoring failed: {said[-1]}" if said else "restoring failed"
+def _failure_before(pod: Any) -> PodStatus | None:
+    """How an init container failed, unless the pod was told to go."""
+    has_started = _has_started(pod.status.container_statuses)
+    if pod.status.reason or pod.metadata.deletion_timestamp is not None or has_started:
+        return None
+    for name, end in _terminated(pod.status.init_container_statuses).items():
+        if name != AGENT and end.exit_code:
+            return _read_failure(name, end, _memory_limit(pod))
+    return None
+
+
+def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
+    said = (end.message or "").strip()
+    work = _WORK.get(name, f"the init container {name}")
+    if name != RESTORE and end.reason == "OOMKilled":
+        reason = f"{OUT_OF_MEMORY}: {work} needed more than {memory or 'it had'}"
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, is_out_of_memory=True, said=said)
+    told = _last_words(said)
+    reason = f"{work} failed: {told}" if told else f"{work} failed"
+    # Restoring is ours, and worth another try; the rest is what the study asks for.
+    is_preempted = name == RESTORE or end.exit_code in PREEMPTED_EXIT_CODES
+    outcome = Outcome.PREEMPTED if is_preempted else Outcome.FAILED
+    return PodStatus(Phase.ENDED, reason, outcome, said=said)
+
+
+def _last_words(said: str) -> str:
+    """The last line that tells an error, as pip marks them, or else the last line."""
+    lines = said.splitlines()
+    errors = [line for line in lines if line.lower().startswith("error:")]
+    return (errors or lines or [""])[-1]
 
 
 def _what_it_waits_for(status: Any) -> tuple[str, bool]:
@@ -169,4 +199,7 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return ": ".join(filter(None, (condition.reason, condition.message))), False
+    for item in status.init_container_statuses or ():
+        if item.name in _WORK and item.state is not None and item.state.running:
+            return _WORK[item.name], False
     return "its containers are being started", False

@@ -1,8 +1,9 @@
 """A segment as a pod: what Kubernetes is asked for.
 
-A pod has an init container that restores, the training container, and the agent beside it; they
-share the workspace. What is asked for comes from three places, each over the one before: the
-template of the pool, what is generated here, and what the study says under ``pod``.
+A pod has an init container that restores, one that installs packages where the code asks for some,
+the training container, and the agent beside it; they share the workspace. What is asked for comes
+from three places, each over the one before: the template of the pool, what is generated here, and
+what the study says under ``pod``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +31,13 @@ POOL_LABEL = "hpo-ops/pool"
 """On a node: the pool that it belongs to."""
 GPU = "nvidia.com/gpu"
 
-TRAINING, AGENT, RESTORE = "base", "agent", "restore"
+TRAINING, AGENT, RESTORE, PACKAGES = "base", "agent", "restore", "packages"
 """Containers; Airflow calls the one that does the work ``base``."""
 WORKSPACE = "/hpo"
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
-AGENT_VARIABLES = ("HPO_ASSIGNMENT", "HPO_GATEWAY_URL", "HPO_STUDY_KEY", "HPO_CODE")
+AGENT_IMAGE_VARIABLE, TRAINING_IMAGE_VARIABLE = "HPO_AGENT_IMAGE", "HPO_TRAINING_IMAGE"
+AGENT_IMAGE = "hpo-ops:latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class SegmentPod:
         pod: What the study says about its pods.
         environment: The study's variables for the training.
         code: Name of the code archive in the store; None where the image has the code.
+        packages: What pip installs for the code, as its arguments; empty installs nothing.
         has_native_sidecars: Whether the cluster knows containers that run beside others
             (Kubernetes 1.29).
     """
@@ -73,6 +76,7 @@ class SegmentPod:
     pod: Pod = field(default_factory=Pod)
     environment: Mapping[str, str] = field(default_factory=dict)
     code: str | None = None
+    packages: Sequence[str] = ()
     has_native_sidecars: bool = False
 
     @property
@@ -91,6 +95,16 @@ class SegmentPod:
             TRIAL_LABEL: str(self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
         }
+
+
+def agent_image(environment: Mapping[str, str]) -> str:
+    """The platform's own image."""
+    return environment.get(AGENT_IMAGE_VARIABLE) or AGENT_IMAGE
+
+
+def training_image(environment: Mapping[str, str]) -> str:
+    """The image of trainings whose study names none."""
+    return environment.get(TRAINING_IMAGE_VARIABLE) or agent_image(environment)
 
 
 def label_value(text: str) -> str:
@@ -150,6 +164,7 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
     agent = _agent_container(plan)
     restore = {**_platform_container(plan, RESTORE), "args": ["restore"]}
     native = plan.has_native_sidecars
+    before = [restore, *([_packages_container(plan)] if plan.packages else [])]
     beside = {**agent, "restartPolicy": "Always"} if native else agent
     return {
         "apiVersion": "v1",
@@ -166,7 +181,7 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
             "terminationGracePeriodSeconds": (
                 math.ceil(plan.assignment.grace_seconds) + UPLOAD_SECONDS
             ),
-            "initContainers": [restore, beside] if native else [restore],
+            "initContainers": [*before, beside] if native else before,
             "containers": [_training_container(plan, shares), *([] if native else [agent])],
             "volumes": [
                 {"name": "hpo", "emptyDir": _empty_dir(plan.resources)},
@@ -199,6 +214,24 @@ def _training_container(plan: SegmentPod, shares: int) -> Spec:
     if plan.code is not None:
         container["workingDir"] = f"{WORKSPACE}/code"
     return container
+
+
+def _packages_container(plan: SegmentPod) -> Spec:
+    """Installs in the training's image, with what the training may use, but for its GPUs."""
+    environment = {DIRECTORY_VARIABLE: WORKSPACE, **plan.environment}
+    return {
+        "name": PACKAGES,
+        "image": plan.image,
+        "command": ["python", f"{WORKSPACE}/bin/install.py"],
+        "args": list(plan.packages),
+        "workingDir": f"{WORKSPACE}/code",
+        "env": _variables(environment),
+        "resources": _amounts(plan.resources.model_copy(update={"gpu": 0.0}), 1),
+        "volumeMounts": [{"name": "hpo", "mountPath": WORKSPACE}],
+        "securityContext": {"allowPrivilegeEscalation": False},
+        # pip's last words then stand in the pod's status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
 
 
 def _agent_container(plan: SegmentPod) -> Spec:

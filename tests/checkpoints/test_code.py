@@ -8,7 +8,15 @@ from pathlib import Path
 import obstore
 import pytest
 
-from hpo_ops.checkpoints import BadCodeError, fetch_code, hash_code, open_store, upload_code
+from hpo_ops.checkpoints import (
+    BadCodeError,
+    copy_code,
+    fetch_code,
+    find_packages,
+    hash_code,
+    open_store,
+    upload_code,
+)
 from hpo_ops.checkpoints.code import pack_code
 
 
@@ -86,3 +94,41 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path, kind: str) -> None:
 def test_a_folder_without_files_is_no_code(tmp_path: Path) -> None:
     with pytest.raises(BadCodeError, match="has no files to pack"):
         upload_code(open_store("memory:///"), tmp_path)
+
+
+BUILT = '[build-system]\nrequires = ["setuptools"]\n'
+LISTED = '[project]\nname = "x"\ndependencies = ["numpy>=2", "rich"]\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "packages"),
+    [
+        ({}, []),
+        ({"requirements.txt": "numpy"}, ["-r", "requirements.txt"]),
+        ({"setup.py": ""}, ["."]),
+        ({"pyproject.toml": BUILT + LISTED}, ["."]),
+        ({"pyproject.toml": BUILT, "requirements.txt": ""}, ["-r", "requirements.txt", "."]),
+        # Without a word on how it is built, it is not: what it needs is enough.
+        ({"pyproject.toml": LISTED}, ["numpy>=2", "rich"]),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 99\n"}, []),
+    ],
+)
+def test_what_a_folder_asks_for(code: Path, files: dict[str, str], packages: list[str]) -> None:
+    for name, text in files.items():
+        (code / name).write_text(text)
+    assert find_packages(code) == packages
+
+
+@pytest.mark.parametrize("text", ["[project", "[project]\ndependencies = 3\n"])
+def test_a_project_that_cannot_be_read_is_told(code: Path, text: str) -> None:
+    (code / "pyproject.toml").write_text(text)
+    with pytest.raises(BadCodeError, match=r"pyproject\.toml"):
+        find_packages(code)
+
+
+def test_a_copy_of_code_is_what_would_be_packed(code: Path, tmp_path: Path) -> None:
+    (code / ".git").mkdir()
+    (code / ".git" / "HEAD").write_text("ref")
+    copy_code(code, tmp_path / "there")
+    assert not (tmp_path / "there" / ".git").exists()
+    assert hash_code(tmp_path / "there") == hash_code(code)

@@ -38,6 +38,16 @@ def test_the_stack_of_the_nearest_folder_is_found(tmp_path: Path) -> None:
     assert find_address({}, inner).url == "http://inner"
 
 
+def test_the_store_of_a_stack_is_known(tmp_path: Path) -> None:
+    put_stack(tmp_path, "http://near")
+    file = tmp_path / STATE_FOLDER / "stack.json"
+    s3 = {"endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "s", "bucket": "hpo"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "s3": s3}))
+    store = find_address({}, tmp_path).store
+    assert store is not None
+    assert (store.access_key_id, store.endpoint) == ("a", "http://127.0.0.1:9")
+
+
 def test_without_any_the_way_to_get_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="hpo up") as error:
         find_address({}, tmp_path)

@@ -35,6 +35,7 @@ def a_pod(
     base: k8s.V1ContainerState | None = None,
     agent: k8s.V1ContainerState | None = None,
     restore: k8s.V1ContainerState | None = None,
+    packages: k8s.V1ContainerState | None = None,
     told_at: datetime | None = None,
     conditions: list[k8s.V1PodCondition] | None = None,
     **status: Any,
@@ -55,7 +56,7 @@ def a_pod(
         status=k8s.V1PodStatus(
             phase=phase,
             container_statuses=statuses(base=base, agent=agent),
-            init_container_statuses=statuses(restore=restore),
+            init_container_statuses=statuses(restore=restore, packages=packages),
             conditions=conditions,
             **status,
         ),
@@ -131,3 +132,45 @@ def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
     # The agent runs already, the training's image is still being pulled.
     half = read("Running", base=waits("ContainerCreating"), agent=RUNNING)
     assert half.phase is Phase.PENDING
+
+
+NO_SUCH = """ERROR: Could not find a version that satisfies the requirement nosuch
+ERROR: No matching distribution found for nosuch
+hint: see above
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "reason"),
+    [
+        (
+            ended(1, message=NO_SUCH),
+            Outcome.FAILED,
+            "installing packages failed: ERROR: No matching distribution found for nosuch",
+        ),
+        (ended(1), Outcome.FAILED, "installing packages failed"),
+        (ended(143), Outcome.PREEMPTED, "installing packages failed"),
+        (
+            ended(137, "OOMKilled"),
+            Outcome.FAILED,
+            "out of memory: installing packages needed more than 16Gi",
+        ),
+    ],
+)
+def test_packages_that_cannot_be_had_are_the_codes_fault(
+    end: k8s.V1ContainerState, outcome: Outcome, reason: str
+) -> None:
+    status = read("Failed", restore=ended(0), packages=end, base=waits("PodInitializing"))
+    assert (status.phase, status.outcome, status.reason) == (Phase.ENDED, outcome, reason)
+    assert status.said == (end.terminated.message or "").strip()
+    assert status.is_out_of_memory is (end.terminated.reason == "OOMKilled")
+
+
+def test_a_pod_that_is_told_to_go_while_it_installs_was_preempted() -> None:
+    status = read("Failed", restore=ended(0), packages=ended(1), told_at=NOW)
+    assert (status.outcome, status.reason) == (Outcome.PREEMPTED, "its pod was told to go")
+
+
+def test_what_a_pod_does_before_the_training_is_told() -> None:
+    status = read("Pending", restore=ended(0), packages=RUNNING, base=waits("PodInitializing"))
+    assert (status.phase, status.reason) == (Phase.PENDING, "installing packages")

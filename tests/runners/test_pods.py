@@ -73,6 +73,28 @@ def test_a_cluster_that_knows_sidecars_gets_the_agent_as_one() -> None:
     assert [item["name"] for item in spec["containers"]] == ["base"]
 
 
+def test_packages_are_installed_in_the_trainings_image() -> None:
+    packages = ["-r", "requirements.txt", "."]
+    environment = {"PIP_INDEX_URL": "https://packages.example.org"}
+    resources = Resources(gpu=1, cpu="4", memory="8Gi", storage="20Gi")
+    pod = build(packages=packages, environment=environment, resources=resources)
+    assert [item["name"] for item in pod["spec"]["initContainers"]] == ["restore", "packages"]
+    found = containers(pod)["packages"]
+    assert found["image"] == "team/model:1"
+    assert (found["command"], found["args"]) == (["python", "/hpo/bin/install.py"], packages)
+    assert found["workingDir"] == "/hpo/code"
+    assert variables(found) == {"HPO_DIR": "/hpo", **environment}
+    assert found["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert "envFrom" not in found
+    # What the training may use, but no GPU stands idle meanwhile.
+    assert found["resources"] == {
+        "requests": {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "20Gi"},
+        "limits": {"memory": "8Gi", "ephemeral-storage": "20Gi"},
+    }
+    beside = build(packages=packages, has_native_sidecars=True)["spec"]["initContainers"]
+    assert [item["name"] for item in beside] == ["restore", "packages", "agent"]
+
+
 def test_who_a_pod_is_stands_in_its_labels() -> None:
     metadata = build()["metadata"]
     assert metadata["labels"] == {
