@@ -90,7 +90,10 @@ class PrepareOperator(BaseOperator):
             run_id=context["run_id"],
             capacity=capacity_of(config),
         )
-        study = connect_gateway().start_study(request)
+        try:
+            study = connect_gateway().start_study(request)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
         try:
             open_checkpoints(study).complete(trial=0)
             study = self._with_code(study, is_installed=config.install)

@@ -281,6 +281,7 @@ class Studies(Segments):
             pool=session.record.config.pool,
             study_id=study_id,
             at_most=session.record.config.parallelism,
+            amount=session.record.config.lease,
         )
         running = session.view.in_state(TrialState.RUNNING)
         numbers = sorted(
@@ -290,7 +291,7 @@ class Studies(Segments):
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
-            for number in numbers[: int(free)]
+            for number in numbers[:free]
         ]
         return answers
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.ledger.schema import leases, pools, studies, trials
@@ -50,6 +51,14 @@ def find_capacity(connection: Connection, pool: str, capacity: float | None) -> 
         )
 
 
+def why_never(connection: Connection, pool: str, amount: float) -> str | None:
+    """Why a pool will never have so much to give; None where it may."""
+    row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
+    if row is not None and row.is_fixed and amount > row.capacity + 1e-9:
+        return f"it needs {amount:g} of the pool {pool}, which has {row.capacity:g}"
+    return None
+
+
 def take(
     connection: Connection,
     *,
@@ -76,17 +85,18 @@ def take(
     Returns:
         None where the lease was taken, else the reason why it was not.
     """
-    capacity = connection.execute(
-        select(pools.c.capacity).where(pools.c.name == pool).with_for_update()
-    ).scalar_one_or_none()
-    if capacity is None:
+    row = connection.execute(
+        select(pools).where(pools.c.name == pool).with_for_update()
+    ).one_or_none()
+    if row is None:
         raise LookupError(f"there is no pool {pool}")
+    capacity = row.capacity
     held, mine = _held(connection, pool, study_id)
     if mine >= at_most:
         return f"{mine} of {at_most} trials of the study run"
     if other := _needier(connection, pool, study_id, mine):
         return f"study {other} waits for the pool {pool} and has less of it"
-    if held + amount > capacity + 1e-9:
+    if held + amount > capacity + 1e-9 and not _is_alone(row, held):
         return f"{held:g} of {capacity:g} in the pool {pool} are taken"
     connection.execute(
         leases.insert().values(
@@ -101,13 +111,26 @@ def take(
     return None
 
 
-def free(connection: Connection, *, pool: str, study_id: int, at_most: int) -> float:
-    """What a study could take of a pool now."""
-    capacity = connection.execute(
-        select(pools.c.capacity).where(pools.c.name == pool)
-    ).scalar_one_or_none()
+def free(
+    connection: Connection, *, pool: str, study_id: int, at_most: int, amount: float = 1.0
+) -> int:
+    """How many segments of a study could take so much of a pool now."""
+    row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
+    if row is None:
+        return 0
     held, mine = _held(connection, pool, study_id)
-    return max(min((capacity or 0.0) - held, at_most - mine), 0.0)
+    places = int((row.capacity - held) / amount + 1e-9)
+    if _is_alone(row, held):
+        places = max(places, 1)
+    return max(min(places, at_most - mine), 0)
+
+
+def _is_alone(row: Row[Any], held: float) -> bool:
+    """Whether all of a pool is free whose capacity was found, not set.
+
+    Who asks for more than that is let through: nodes may be added for it.
+    """
+    return held == 0 and not row.is_fixed
 
 
 WAITING_TIME = timedelta(seconds=15)

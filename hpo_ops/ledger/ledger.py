@@ -61,6 +61,8 @@ class Ledger:
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
+            if refusal := leases.why_never(connection, config.pool, config.lease):
+                raise ValueError(f"{config.name} could never start a trial: {refusal}")
             entered = connection.execute(
                 upsert(schema.studies)
                 .values(

@@ -233,7 +233,7 @@ def test_a_task_waits_until_a_real_gateway_is_up(port: int) -> None:
             servers.append(serve(port)[0])
 
     client = GatewayClient(f"http://127.0.0.1:{port}/", "t", sleep=start_instead_of_sleeping)
-    client.finish_segment("s1", Result(outcome=Outcome.COMPLETED, step=3))
+    client.stop(1, "enough")
     assert servers
     servers[0].shutdown()
     servers[0].server_close()

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, func, select, text, update
 
 from hpo_ops.ledger import Ledger
-from hpo_ops.ledger.leases import LEASE_TIME, free, renew, set_capacity, take
+from hpo_ops.ledger.leases import (
+    LEASE_TIME,
+    find_capacity,
+    free,
+    renew,
+    set_capacity,
+    take,
+    why_never,
+)
 from hpo_ops.ledger.schema import leases
 from tests.ledger.conftest import start
 
@@ -65,6 +73,28 @@ def test_what_is_full_is_refused_with_numbers(ledger: Ledger, study_id: int) -> 
         assert take_one(connection, study_id) is None
         assert take_one(connection, study_id) == "2 of 2 in the pool gpu are taken"
         assert free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
+
+
+def test_a_pool_that_was_found_lets_more_than_it_has_through_alone(
+    ledger: Ledger, study_id: int
+) -> None:
+    with ledger.engine.begin() as connection:
+        find_capacity(connection, "big", 2)
+        assert why_never(connection, "big", 3) is None
+        assert free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 1
+        assert take_one(connection, study_id, pool="big", amount=3) is None
+        assert free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 0
+        refusal = take_one(connection, study_id, pool="big", amount=3)
+        assert refusal == "3 of 2 in the pool big are taken"
+
+
+def test_a_pool_that_was_set_says_what_it_will_never_have(ledger: Ledger, study_id: int) -> None:
+    with ledger.engine.begin() as connection:
+        find_capacity(connection, "gpu", 100)  # what was set before counts
+        assert why_never(connection, "gpu", 2) is None
+        assert why_never(connection, "gpu", 3) == "it needs 3 of the pool gpu, which has 2"
+        assert take_one(connection, study_id, amount=3) == "0 of 2 in the pool gpu are taken"
+        assert free(connection, pool="gpu", study_id=study_id, at_most=9, amount=0.5) == 4
 
 
 def test_an_unknown_pool_is_an_error(ledger: Ledger, study_id: int) -> None:
