@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
     """
     dags: dict[str, DAG] = {}
     running = RunningStudies().studies()
-    for name, (study, problem) in _read_files(folder, running).items():
+    for name, (study, problem) in _read_files(_files(folder, only), running).items():
         if only in (None, name):
             dags[name] = (
                 build_broken_dag(name, problem)
@@ -66,13 +66,23 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
     return dags
 
 
+def _files(folder: Path, only: str | None) -> list[Path]:
+    """The study files in a folder; where one DAG is wanted and one file has its name, that one."""
+    paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    if only is None:
+        return paths
+    name = re.compile(rf"^name: *[\"']?{re.escape(only)}[\"']? *(#.*)?$".encode(), re.MULTILINE)
+    named = [path for path in paths if name.search(path.read_bytes())]
+    return named if len(named) == 1 else paths
+
+
 def _read_files(
-    folder: Path, running: Mapping[str, StudyConfig]
+    paths: Sequence[Path], running: Mapping[str, StudyConfig]
 ) -> dict[str, tuple[StudyConfig | None, str | None]]:
     """What the study files say: a study, a problem, or (where it runs) an old study and both."""
     found: dict[str, tuple[StudyConfig | None, str | None]] = {}
     sources: dict[str, Path] = {}
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+    for path in paths:
         try:
             study = load_study(path)
         except StudyError as error:

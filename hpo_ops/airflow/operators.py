@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,8 @@ def best_asset(name: str) -> Asset:
 
 def open_checkpoints(study: StudyHandle) -> Checkpoints:
     """The study's checkpoints, as a worker reaches them."""
-    return Checkpoints(open_store(study.store, store_credentials()), study.key, uri=study.store)
+    open_it = partial(open_store, study.store, store_credentials())
+    return Checkpoints(open_it, study.key, uri=study.store)
 
 
 class PrepareOperator(BaseOperator):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,16 +35,20 @@ class Checkpoints:
     """The checkpoints of one study.
 
     Args:
-        store: Where they are.
+        store: Where they are; or how to open it, once it is needed.
         study: The study's key: a path in the store.
         uri: The store's address, to tell others where a checkpoint is.
     """
 
-    def __init__(self, store: Store, study: str, *, uri: str = "") -> None:
+    def __init__(self, store: Store | Callable[[], Store], study: str, *, uri: str = "") -> None:
         check_path(study)
-        self._store = store
+        self._given = store
         self._study = study
         self._uri = uri.rstrip("/")
+
+    @cached_property
+    def _store(self) -> Store:
+        return self._given() if callable(self._given) else self._given
 
     def upload(self, trial: int, step: int, folder: Path) -> Checkpoint:
         """Uploads a whole local checkpoint: files first, in parallel, the manifest last.

@@ -110,19 +110,18 @@ class Search:
         """
         study = self._study(number)
         trial_id = self._trial_id(number)
-        told = values if state is TrialState.COMPLETED else None
+        told = list(values) if values is not None and state is TrialState.COMPLETED else None
+        if state is TrialState.PRUNED and curve and len(self.directions) == 1:
+            told = [curve[-1][1]]  # the last one, as Optuna has it
         try:
             for step, seen in _thinned(curve) if len(self.directions) == 1 else ():
                 self.storage.set_trial_intermediate_value(trial_id, step, seen)
             if violations:
                 self.storage.set_trial_user_attr(trial_id, CONSTRAINTS, list(violations))
-            study.tell(number + self._taken, told, _STATES[state], skip_if_finished=True)
+            _let_sampler_know(study, trial_id, _STATES[state], told)
+            self.storage.set_trial_state_values(trial_id, _STATES[state], told)
         except optuna.exceptions.UpdateFinishedTrialError:
             return
-        except RuntimeError as error:
-            # Samplers that have tried everything ask a loop to stop that is not there.
-            if "Study.stop" not in str(error):
-                raise
 
     def _trial_id(self, number: int) -> int:
         study_id = self.storage.get_study_id_from_name(self.name)
@@ -146,7 +145,9 @@ class Search:
                 running = optuna.trial.TrialState.RUNNING
                 study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
                 return optuna.trial.Trial(study, self._trial_id(number))
-        return study.ask()
+        # As `study.ask` does, but nobody else puts trials into the queue that it looks at.
+        trial_id = self.storage.create_new_trial(study._study_id)
+        return optuna.trial.Trial(study, trial_id)
 
     def open(self) -> optuna.Study:
         """The study in Optuna's tables, made if it is not there."""
@@ -173,6 +174,24 @@ class Search:
                 directions=[direction.value for direction in self.directions],
                 load_if_exists=True,
             )
+
+
+def _let_sampler_know(
+    study: optuna.Study,
+    trial_id: int,
+    state: optuna.trial.TrialState,
+    values: Sequence[float] | None,
+) -> None:
+    """As `study.tell` does, which reads a trial three times, also for those who need it not."""
+    sampler = study.sampler
+    if type(sampler).after_trial is optuna.samplers.BaseSampler.after_trial:
+        return
+    try:
+        sampler.after_trial(study, study._storage.get_trial(trial_id), state, values)
+    except RuntimeError as error:
+        # Samplers that have tried everything ask a loop to stop that is not there.
+        if "Study.stop" not in str(error):
+            raise
 
 
 def _suggest(trial: optuna.Trial, name: str, parameter: Parameter) -> ParamValue:
