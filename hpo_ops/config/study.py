@@ -104,7 +104,7 @@ class StudyConfig(Model):
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
     """Trials at the same time."""
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
-    """How far the parallelism may be raised at trigger time or later; twice as far by default."""
+    """How far the parallelism may be raised later; by default twice as far, rolling not at all."""
     max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
     """How far the number of trials may be raised while a rolling study runs."""
     flow: Flow = Flow.ROUNDS
