@@ -17,7 +17,9 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("flow", ["rounds", "rolling"])
-def test_the_replay_of_a_live_study_takes_about_as_long(lab: Lab, tmp_path: Path, flow: str) -> None:
+def test_the_replay_of_a_live_study_takes_about_as_long(
+    lab: Lab, tmp_path: Path, flow: str
+) -> None:
     name = lab.add_study(
         f"e2e_replay_{flow}",
         flow=flow,

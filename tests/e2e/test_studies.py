@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -12,7 +13,6 @@ import psutil
 import pytest
 
 from hpo_ops.client import Progress
-from hpo_ops.protocol import DIRECTORY_VARIABLE
 from tests.e2e.airflow import TRAINING, Lab, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -23,11 +23,11 @@ def trials_of(lab: Lab, study: Progress) -> list[dict[str, Any]]:
 
 
 def trainings(lab: Lab) -> list[psutil.Process]:
-    """The training processes that run now."""
+    """The training processes that run now: nobody else works in their folder."""
     found = []
     for process in psutil.process_iter():
         try:
-            if DIRECTORY_VARIABLE in process.environ() and str(TRAINING) in process.cwd():
+            if Path(process.cwd()) == TRAINING:
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
