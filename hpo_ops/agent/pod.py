@@ -109,9 +109,12 @@ def restore(segment: Segment) -> None:
 def _open_to_all(root: Path) -> None:
     """The training's image has its own user, and so has the agent's."""
     for path in (root, *root.rglob("*")):
-        mode = 0o777 if path.is_dir() or path.parent.name == "bin" else 0o666
+        if path.is_symlink():
+            continue
+        now = path.stat().st_mode & 0o777
+        mode = 0o777 if now & 0o100 else 0o666  # a folder, or a program
         # Kubernetes made the root, and only its owner may change it.
-        if not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
+        if now != mode:
             path.chmod(mode)
 
 
@@ -121,7 +124,7 @@ def _install_shell(folder: Path) -> None:
     busybox = shutil.which("busybox")
     if busybox is None:
         raise FileNotFoundError("the agent's image has no busybox (package busybox-static)")
-    shutil.copyfile(busybox, folder / "busybox")
+    shutil.copy(busybox, folder / "busybox")
     for script in ("run.sh", "install.py"):
         shutil.copyfile(Path(__file__).with_name(script), folder / script)
     for tool in TOOLS:

@@ -1,0 +1,83 @@
+"""What the init container of a pod leaves for the training."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpo_ops.agent.pod import Segment, restore
+from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
+from hpo_ops.protocol import MARKER, Assignment, Workspace
+from tests.gateways import FakeGateway
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.sh").write_text("#!/bin/sh\n")
+    (folder / "train.sh").chmod(0o755)
+    (folder / "data.txt").write_text("1")
+    return folder
+
+
+def a_segment(root: Path, code: Path, **fields: object) -> Segment:
+    store = open_store("memory:///")
+    values = {"study": "s", "trial": 3, "segment": "a", "params": {"x": 1}, "metrics": ["m"]}
+    return Segment(
+        assignment=Assignment(**{**values, **fields}),  # type: ignore[arg-type]  # fields of a test
+        workspace=Workspace(root),
+        store=store,
+        checkpoints=Checkpoints(store, "s"),
+        logs=Logs(store, "s"),
+        gateway=FakeGateway(),  # type: ignore[arg-type]  # what restoring needs of it
+        code=upload_code(store, code),
+    )
+
+
+def test_code_checkpoint_and_shell_are_in_place(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
+    root = tmp_path / "hpo"
+    root.mkdir()
+    segment = a_segment(root, code, from_step=5, until_step=9)
+    saved = tmp_path / "4"
+    saved.mkdir()
+    (saved / "model").write_text("weights")
+    segment.checkpoints.upload(3, 4, saved)
+
+    restore(segment)
+
+    told = Assignment.from_json(segment.workspace.assignment.read_bytes())
+    # The checkpoint of step 5 is lost: the training begins at the one before.
+    assert (told.from_step, told.until_step, told.params) == (4, 9, {"x": 1})
+    assert (root / "checkpoints" / "4" / "model").read_text() == "weights"
+    assert (root / "checkpoints" / "4" / MARKER).exists()
+    assert os.access(root / "code" / "train.sh", os.X_OK)
+    assert not (root / "code" / "data.txt").stat().st_mode & 0o111
+    assert os.access(root / "bin" / "busybox", os.X_OK)
+    assert (root / "bin" / "tee").readlink() == Path("busybox")
+
+
+def test_the_training_may_be_another_user(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
+    root = tmp_path / "hpo"
+    root.mkdir()
+    restore(a_segment(root, code))
+    for path in (root, *root.rglob("*")):
+        assert path.is_symlink() or path.stat().st_mode & 0o666 == 0o666, path
+
+
+def test_an_agent_without_a_shell_to_bring_says_so(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    (tmp_path / "hpo").mkdir()
+    with pytest.raises(FileNotFoundError, match="busybox-static"):
+        restore(a_segment(tmp_path / "hpo", code))
