@@ -252,21 +252,23 @@ def test_an_error_names_the_key_the_value_and_the_rule(
 
 
 def test_a_scheduler_by_a_bad_path_is_an_error_of_the_study() -> None:
-    problems_of(study_data(scheduler="..x:Policy"))
+    assert "..x:Policy" in str(problems_of(study_data(scheduler="..x:Policy")))
 
 
 def test_a_class_that_is_no_scheduler_is_an_error_of_the_study() -> None:
-    problems_of(study_data(scheduler="builtins:object"))
+    assert "builtins:object" in str(problems_of(study_data(scheduler="builtins:object")))
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_would_leave_its_folder_in_the_store_is_refused(name: str) -> None:
-    problems_of(study_data(name=name))
+    (problem,) = problems_of(study_data(name=name))
+    assert problem.startswith("name ")
 
 
 @pytest.mark.parametrize("key", ["trials", "parallelism", "seed", "retries"])
 def test_a_flag_is_not_a_number(key: str) -> None:
-    problems_of(study_data(**{key: True}))
+    (problem,) = problems_of(study_data(**{key: True}))
+    assert problem.startswith(f"{key} is True")
 
 
 def test_all_problems_are_told_at_once() -> None:

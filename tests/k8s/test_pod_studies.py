@@ -279,18 +279,12 @@ def test_pausing_and_stopping_reach_pods(lab: PodLab) -> None:
     assert {ref.container for ref in logs.all()} == {"training", "agent", "restore"}
 
 
-def test_no_secret_is_left_and_none_was_shown(lab: PodLab) -> None:
-    secrets = [
-        secret.metadata.name
-        for secret in lab.api.list_namespaced_secret(
+def test_no_secret_outlives_its_pod(lab: PodLab) -> None:
+    def left() -> list[str]:
+        found = lab.api.list_namespaced_secret(
             lab.namespace, label_selector="app.kubernetes.io/managed-by=hpo-ops"
-        ).items
-    ]
-    wait_for(
-        lambda: (
-            not lab.api.list_namespaced_secret(
-                lab.namespace, label_selector="app.kubernetes.io/managed-by=hpo-ops"
-            ).items
-        ),
-        what=f"secrets to go with their pods: {secrets}",
-    )
+        )
+        return [secret.metadata.name for secret in found.items]
+
+    wait_for(lambda: not left(), what="secrets to go with their pods")
+    assert left() == []
