@@ -33,11 +33,12 @@ while kill -0 $training 2>/dev/null; do # a signal ends the wait, not the traini
     code=0
     wait $training || code=$?
 done
-echo $code >"$hpo/exit_code.new"
-mv "$hpo/exit_code.new" "$hpo/exit_code"
+# The agent takes the exit code for the end of everything: the last line is written before.
 tries=0
 while kill -0 $tee 2>/dev/null && [ $tries -lt 20 ]; do # unless something keeps its output open
     sleep 0.1
     tries=$((tries + 1))
 done
+echo $code >"$hpo/exit_code.new"
+mv "$hpo/exit_code.new" "$hpo/exit_code"
 exit $code

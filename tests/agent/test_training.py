@@ -92,6 +92,12 @@ def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> 
     assert container.workspace.log.read_text() == "hello\n"
 
 
+def test_the_log_is_whole_when_the_exit_code_is_there(container: Container) -> None:
+    container.start("print('x' * 60_000); print('last')")
+    wait_for(lambda: container.training.has_ended)
+    assert container.workspace.log.read_text().endswith("x\nlast\n")
+
+
 def test_a_signal_to_the_container_reaches_the_training(container: Container) -> None:
     process = container.start_and_wait(SAVES)
     process.send_signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ trial.checkpointed(
     save=lambda folder: (folder / "state.json").write_text(json.dumps(state)),
     load=lambda folder: state.update(json.loads((folder / "state.json").read_text())),
 )
+print("begins after", state["steps"], flush=True)
 for step in trial.steps(9):
     time.sleep(trial.params.get("pause", 0.02))
     state["steps"].append(step)
