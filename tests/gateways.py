@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
 
 
 class FakeGateway:
@@ -20,6 +20,8 @@ class FakeGateway:
         self.fail: Callable[[], None] = lambda: None
         self.reports: list[Report] = []
         self.posts: list[int] = []
+        self.earlier: list[tuple[int, float]] = []
+        self.forecasts: list[CurveForecast] = []
         self.checkpoints: list[Checkpoint] = []
         self.results: list[Result] = []
 
@@ -28,6 +30,14 @@ class FakeGateway:
         self.posts.append(len(reports))
         self.reports.extend(reports)
         return self.decide(self.reports)
+
+    def curve(self) -> list[tuple[int, float]]:
+        self.fail()
+        return list(self.earlier)
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self.fail()
+        self.forecasts.append(forecast)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.fail()

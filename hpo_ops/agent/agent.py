@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
+from hpo_ops.agent.forecasts import Fitter, Forecasts
 from hpo_ops.agent.uploader import Upload, Uploader
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
@@ -48,6 +49,7 @@ class Agent:
         clock: Seconds that never go back.
         wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
+        fitter: Makes forecasts where the assignment asks for some; a child process by default.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
+        fitter: Fitter | None = None,
     ) -> None:
         self._workspace = workspace
         self._assignment = assignment
@@ -69,6 +72,7 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -129,6 +133,7 @@ class Agent:
 
     def flush(self) -> None:
         """Gets out what is left, in the time allowed."""
+        self._forecasts.close()
         self.hurry(self._finish_seconds)
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
             if not is_more:
@@ -192,9 +197,13 @@ class Agent:
         if self._is_held_up or not (is_due or self._announcements):
             return
         try:
-            if is_due:
-                answer = self._gateway.report(self._batch)
-                self._batch = []
+            ready = self._forecasts.ready(self._batch)
+            if ready or now >= self._beat_at:
+                if ready and self._forecasts.made is not None:
+                    self._gateway.forecast(self._forecasts.made)
+                answer = self._gateway.report(self._batch[:ready])
+                self._forecasts.sent(self._batch[:ready])
+                del self._batch[:ready]
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)
             while self._announcements:

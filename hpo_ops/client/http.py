@@ -24,7 +24,7 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +98,13 @@ class SegmentClient:
     def report(self, reports: Sequence[Report]) -> Control:
         body = [report.to_dict() for report in reports]
         return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
+
+    def curve(self) -> list[tuple[int, float]]:
+        answer = self._transport.request("GET", f"{self._path}/curve")
+        return [(step, value) for step, value in answer]
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())

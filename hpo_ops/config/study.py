@@ -34,16 +34,17 @@ from hpo_ops.config.sections import (
 from hpo_ops.config.space import SpaceField
 from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
-from hpo_ops.core import Goal, Scheduler
+from hpo_ops.core import Direction, Goal, Scheduler
 from hpo_ops.core.ports import Forecasting
 from hpo_ops.core.space import Space, dump_parameter
+from hpo_ops.protocol import ForecastOrder
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
 SIMULATED_ONLY = ("pbt",)
-"""Schedulers that ask for what live studies do not have; so do those that want forecasts."""
+"""Schedulers that ask for what live studies do not have."""
 
 
 class Flow(StrEnum):
@@ -99,6 +100,8 @@ class StudyConfig(Model):
     """Sets of parameters to try first; the sampler adds what they leave out."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
+    curves: PolicyField = Policy(name="projected")
+    """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
@@ -165,16 +168,28 @@ class StudyConfig(Model):
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
         scheduler = self.create_scheduler()
-        if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
+        if self.scheduler.name in SIMULATED_ONLY:
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
             )
+        if isinstance(scheduler, Forecasting) and scheduler.max_steps is None:
+            raise ValueError(
+                f"scheduler.max_steps is missing, but {self.scheduler.name!r} forecasts to it"
+            )
         if info.context is not ENTERED:
+            if isinstance(scheduler, Forecasting):
+                self._check_curves()
             sampler = self.sampler
             check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
             if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
                 raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
         return self
+
+    def _check_curves(self) -> None:
+        # Imported here: numpy takes longer than all else, and few studies need it.
+        from hpo_ops.curves import create_predictor
+
+        create_predictor(self.curves.name, self.curves.options)
 
     @model_validator(mode="after")
     def _check_runner(self) -> Self:
@@ -265,6 +280,24 @@ class StudyConfig(Model):
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
+
+    def forecast_order(self, seed: int) -> ForecastOrder | None:
+        """Which forecasts the agent of a trial makes; None where nobody asks for any.
+
+        Args:
+            seed: The trial's seed, which comes from the study's.
+        """
+        scheduler = self.create_scheduler()
+        if not isinstance(scheduler, Forecasting) or scheduler.max_steps is None:
+            return None
+        return ForecastOrder(
+            every=scheduler.forecast_every,
+            last_step=scheduler.max_steps,
+            is_maximized=self.objective.direction is Direction.MAXIMIZE,
+            seed=seed,
+            predictor=self.curves.name,
+            options=self.curves.options,
+        )
 
     @property
     def pool(self) -> str:

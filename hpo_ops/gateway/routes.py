@@ -27,7 +27,7 @@ from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
 
 MAX_REPORTS = 10_000
 
@@ -125,6 +125,18 @@ def report(segment: str, reports: list[Report], studies: Service) -> Control:
     if len(reports) > MAX_REPORTS:
         raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
     return studies.report(segment, reports)
+
+
+@agents.get("/curve")
+def curve(segment: str, studies: Service) -> list[tuple[int, float]]:
+    """What the trial has reported so far, for its forecasts."""
+    return studies.curve(segment)
+
+
+@agents.post("/forecasts")
+def forecast(segment: str, forecast: CurveForecast, studies: Service) -> None:
+    """Takes in a forecast of the trial's learning curve."""
+    studies.forecast(segment, forecast)
 
 
 @agents.post("/checkpoints")

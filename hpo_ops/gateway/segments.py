@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hpo_ops.core import Action, Decision
 from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
-from hpo_ops.protocol import Checkpoint, Control, Outcome, Report, Result
+from hpo_ops.ledger.forecasts import keep_forecast
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Outcome, Report, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -76,6 +77,20 @@ class Segments:
                         continue
                 over.append(segment_id)
         return over
+
+    def curve(self, segment_id: str) -> list[tuple[int, float]]:
+        """The reported values of the segment's trial, those of earlier segments included."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            return session.curve(number)
+
+    def forecast(self, segment_id: str, made: CurveForecast) -> None:
+        """Takes in a forecast; what follows from it is decided at the report of its step."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            keep_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store."""

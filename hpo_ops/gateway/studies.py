@@ -233,6 +233,7 @@ class Studies(Segments):
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
+            forecasts=config.forecast_order(row.seed),
             checkpoint_store=config.checkpoints.store,
         )
         is_pod = config.runner == "kubernetes"

@@ -149,6 +149,17 @@ decisions = Table(
     Index("decisions_of_trial", "study_id", "trial", "id"),
 )
 
+forecasts = Table(
+    "forecasts",
+    metadata,
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("data", JSON, nullable=False),
+    _now(),
+    UniqueConstraint("study_id", "trial"),
+)
+
 pools = Table(
     "pools",
     metadata,

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from hpo_ops.core import Goal, Study, TrialState
-from hpo_ops.ledger.schema import events, reports
+from hpo_ops.curves import QuantileForecast
+from hpo_ops.ledger.schema import events, forecasts, reports
 
 
 class EventKind(StrEnum):
@@ -30,6 +31,7 @@ class EventKind(StrEnum):
     SEGMENT_STARTED = "segment started"
     SEGMENT_ENDED = "segment ended"
     CHECKPOINT = "checkpoint"
+    FORECAST = "forecast"
     DECIDED = "decided"
 
 
@@ -63,6 +65,31 @@ class LiveView:
             else:
                 self.study.record(row.trial, row.step, row.value, row.seconds)
             self._last = number
+        foretold = {row.trial for row in happened if row.kind == EventKind.FORECAST}
+        self._read_forecasts(connection, study_id, foretold)
+
+    def _read_forecasts(self, connection: Connection, study_id: int, foretold: set[int]) -> None:
+        """Only the newest forecast of a trial is kept, and none is read of one that has ended."""
+        trials = self.study.trials
+        active = [number for number in foretold if not trials[number].state.is_finished]
+        if not active:
+            return
+        rows = connection.execute(
+            select(forecasts.c.trial, forecasts.c.data).where(
+                forecasts.c.study_id == study_id, forecasts.c.trial.in_(active)
+            )
+        )
+        for row in rows:
+            trials[row.trial].forecast = to_forecast(row.data)
+
+
+def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
+    """A forecast from the wire; None where the fit gave none.
+
+    Raises:
+        ValueError: It does not have the shape of a forecast.
+    """
+    return QuantileForecast.from_dict(data) if data["steps"] else None
 
 
 def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -> None:

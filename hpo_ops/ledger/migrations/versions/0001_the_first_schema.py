@@ -109,6 +109,22 @@ def upgrade() -> None:
     )
     op.create_index("events_in_order", "events", ["study_id", "id"], unique=False, schema="ledger")
     op.create_table(
+        "forecasts",
+        sa.Column("study_id", sa.Integer(), nullable=False),
+        sa.Column("trial", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("data", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
+        sa.UniqueConstraint("study_id", "trial"),
+        schema="ledger",
+    )
+    op.create_table(
         "leases",
         sa.Column("segment_id", sa.Text(), nullable=False),
         sa.Column("study_id", sa.Integer(), nullable=False),
