@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from hpo_ops import __version__
-from hpo_ops.cli import plan, simulate, whatif
+from hpo_ops.cli import plan, pools, simulate, whatif
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
@@ -303,6 +303,7 @@ def parse_changes(words: list[str]) -> dict[str, object]:
 
 
 app.command(epilog=EXAMPLES)(doctor)
+app.command(epilog=pools.EPILOG)(pools.pools)
 
 
 @app.command(epilog="Example: hpo up --port 8090")

@@ -4,6 +4,7 @@ from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.messages import (
     Best,
     Group,
+    PoolSummary,
     Progress,
     ReportPage,
     Score,
@@ -29,6 +30,7 @@ __all__ = [
     "GatewayRefusedError",
     "GatewayUnreachableError",
     "Group",
+    "PoolSummary",
     "Progress",
     "ReportPage",
     "Score",

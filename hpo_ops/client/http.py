@@ -12,6 +12,7 @@ import httpx
 from hpo_ops.client.messages import (
     Best,
     Group,
+    PoolSummary,
     Progress,
     ReportPage,
     Score,
@@ -236,6 +237,17 @@ class GatewayClient:
     def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
+
+    # -- pools -------------------------------------------------------------------------------
+
+    def pools(self) -> list[PoolSummary]:
+        return [PoolSummary.from_dict(item) for item in self.request("GET", "/pools")]
+
+    def set_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}", capacity=capacity)
+
+    def find_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}/found", capacity=capacity)
 
     # -- reconciling -------------------------------------------------------------------------
 

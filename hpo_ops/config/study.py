@@ -17,7 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from hpo_ops.allocators import create_allocator
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.forecasts import check_curves
 from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import (
@@ -29,15 +31,15 @@ from hpo_ops.config.sections import (
     NotAFlag,
     Policy,
     PolicyField,
+    SharingField,
     Stop,
 )
+from hpo_ops.config.shares import check_allocator
 from hpo_ops.config.space import SpaceField
 from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
-from hpo_ops.core import Direction, Goal, Scheduler
-from hpo_ops.core.ports import Forecasting
+from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.space import Space, dump_parameter
-from hpo_ops.protocol import ForecastOrder
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, create_scheduler
 
@@ -102,6 +104,8 @@ class StudyConfig(Model):
     """Who runs and how long: a short name such as asha, or module:Class."""
     curves: PolicyField = Policy(name="projected")
     """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
+    allocator: SharingField | None = None
+    """How much each trial gets; one unit each if not given."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
@@ -167,29 +171,17 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        scheduler = self.create_scheduler()
         if self.scheduler.name in SIMULATED_ONLY:
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
             )
-        if isinstance(scheduler, Forecasting) and scheduler.max_steps is None:
-            raise ValueError(
-                f"scheduler.max_steps is missing, but {self.scheduler.name!r} forecasts to it"
-            )
         if info.context is not ENTERED:
-            if isinstance(scheduler, Forecasting):
-                self._check_curves()
+            check_curves(self)
             sampler = self.sampler
             check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
             if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
                 raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
         return self
-
-    def _check_curves(self) -> None:
-        # Imported here: numpy takes longer than all else, and few studies need it.
-        from hpo_ops.curves import create_predictor
-
-        create_predictor(self.curves.name, self.curves.options)
 
     @model_validator(mode="after")
     def _check_runner(self) -> Self:
@@ -201,6 +193,11 @@ class StudyConfig(Model):
             raise ValueError("code is missing, but is required (or image)")
         if self.code is None and (self.stop.when or self.finalizers):
             raise ValueError("code is missing, but stop.when and finalizers need it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_allocator(self) -> Self:
+        check_allocator(self)
         return self
 
     @model_validator(mode="after")
@@ -281,23 +278,11 @@ class StudyConfig(Model):
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
 
-    def forecast_order(self, seed: int) -> ForecastOrder | None:
-        """Which forecasts the agent of a trial makes; None where nobody asks for any.
-
-        Args:
-            seed: The trial's seed, which comes from the study's.
-        """
-        scheduler = self.create_scheduler()
-        if not isinstance(scheduler, Forecasting) or scheduler.max_steps is None:
+    def create_allocator(self) -> Allocator | None:
+        """The allocator that the study names, if any."""
+        if self.allocator is None:
             return None
-        return ForecastOrder(
-            every=scheduler.forecast_every,
-            last_step=scheduler.max_steps,
-            is_maximized=self.objective.direction is Direction.MAXIMIZE,
-            seed=seed,
-            predictor=self.curves.name,
-            options=self.curves.options,
-        )
+        return create_allocator(self.allocator.name, self.allocator.options)
 
     @property
     def pool(self) -> str:

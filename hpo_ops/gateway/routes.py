@@ -52,7 +52,8 @@ def _task(caller: Known) -> None:
     caller.require_task()
 
 
-tasks = APIRouter(tags=["tasks"], dependencies=[Depends(_task)])
+Task = Depends(_task)
+tasks = APIRouter(tags=["tasks"], dependencies=[Task])
 
 
 @tasks.post("/studies")

@@ -34,7 +34,13 @@ def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
     numbers = []
     for member in group.members:
         number = session.add_trial() if member.trial is None else member.trial
-        session.move_trial(number, TrialState.RUNNING, member.reason, until_step=member.until_step)
+        session.move_trial(
+            number,
+            TrialState.RUNNING,
+            member.reason,
+            group=member.group,
+            until_step=member.until_step,
+        )
         numbers.append(number)
     return numbers, group.reason
 
@@ -154,12 +160,14 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
             ),
             is_study_over=session.record.is_over,
             is_study_paused=session.record.state is StudyState.PAUSED,
+            is_resized=segment.asked == Action.RESIZE,
         ),
     )
     session.move_trial(
         number,
         settlement.state,
         settlement.reason,
+        group=trial.group,
         failures=row.failures + (result.outcome is Outcome.FAILED),
         preemptions=earlier + (result.outcome is Outcome.PREEMPTED),
     )

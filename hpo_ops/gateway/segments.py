@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.core import Action, Decision
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import rules, sizes
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
 from hpo_ops.ledger.forecasts import keep_forecast
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Outcome, Report, Result
@@ -31,28 +31,30 @@ class Segments:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = _require_open(session, segment_id)
-            refusal = self._keep_lease(session, number, segment_id)
+            refusal = self._keep_lease(session, segment)
             rules.take_reports(session, number, segment_id, new)
             decision = rules.decide(session, segment, has_news=bool(new))
+            if decision.action is Action.CONTINUE:
+                decision = sizes.resize(session, segment) or decision
             if refusal and decision.action is Action.CONTINUE:
                 decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
 
-    def _keep_lease(self, session: StudySession, number: int, segment_id: str) -> str | None:
+    def _keep_lease(self, session: StudySession, segment: Row[Any]) -> str | None:
         """Renews a segment's lease, or takes one anew where it expired meanwhile.
 
         Returns:
             Why there is none to be had any more; None where all is well.
         """
-        if leases.renew(session.connection, segment_id):
+        if leases.renew(session.connection, segment.id):
             return None
         return leases.take(
             session.connection,
             pool=session.record.config.pool,
-            amount=session.record.config.lease,
+            amount=segment.units * session.record.config.lease,
             study_id=session.record.id,
-            trial=number,
-            segment_id=segment_id,
+            trial=segment.trial,
+            segment_id=segment.id,
             at_most=session.record.config.parallelism,
         )
 
@@ -65,14 +67,14 @@ class Segments:
         over = []
         for segment_id in segment_ids:
             try:
-                study_id, number = self.ledger.study_of_segment(segment_id)
+                study_id, _ = self.ledger.study_of_segment(segment_id)
             except LookupError:
                 over.append(segment_id)
                 continue
             with self.ledger.study(study_id) as session:
                 segment = session.segment(segment_id)
                 if segment is not None and segment.outcome is None:
-                    self._keep_lease(session, number, segment_id)
+                    self._keep_lease(session, segment)
                     if session.record.state is StudyState.RUNNING:
                         continue
                 over.append(segment_id)

@@ -103,6 +103,7 @@ segments = Table(
     Column("from_step", Integer, nullable=False),
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
+    Column("units", Double, nullable=False, server_default="1"),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),

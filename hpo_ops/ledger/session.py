@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -213,8 +214,10 @@ class StudySession:
         self.update_trial(trial, params=dict(params))
         self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
 
-    def move_trial(self, trial: int, state: TrialState, reason: str, **values: Any) -> None:
-        """Puts a trial into a state."""
+    def move_trial(
+        self, trial: int, state: TrialState, reason: str, *, group: int = 0, **values: Any
+    ) -> None:
+        """Puts a trial into a state, and into a trial group."""
         if state.is_finished:
             values["ended_at"] = func.now()
         self.update_trial(trial, state=state.value, reason=reason, **values)
@@ -225,6 +228,7 @@ class StudySession:
             state=state.value,
             reason=reason,
             decided_step=decided_step,
+            group=group,
         )
 
     def update_trial(self, trial: int, **values: Any) -> None:
@@ -301,8 +305,10 @@ class StudySession:
         ).one()
         return counts.preemptions, counts.ooms
 
-    def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
-        self._insert(schema.segments, id=segment_id, trial=trial, **values)
+    def start_segment(
+        self, segment_id: str, trial: int, *, width: Fraction, **values: Any
+    ) -> None:
+        self._insert(schema.segments, id=segment_id, trial=trial, units=float(width), **values)
         self.update_trial(trial, state=TrialState.RUNNING.value, reason="")
         self.event(
             EventKind.SEGMENT_STARTED,
@@ -310,6 +316,7 @@ class StudySession:
             segment=segment_id,
             from_step=values["from_step"],
             until_step=values["until_step"],
+            width=str(width),
         )
 
     def ask_segment(self, segment_id: str, decision: Decision) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from hpo_ops.core import Goal, Study, TrialState
 from hpo_ops.curves import QuantileForecast
@@ -41,18 +42,25 @@ class LiveView:
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
         self._last = 0
+        self._started: dict[int, datetime] = {}
+        """When the newest segments began, of trials that have not reported in them."""
 
     def refresh(self, connection: Connection, study_id: int) -> None:
         """Folds what happened since the last time. The caller holds the study's lock."""
         after = self._last
         happened = connection.execute(
-            select(events.c.id, events.c.kind, events.c.trial, events.c.data)
+            select(events.c.id, events.c.kind, events.c.trial, events.c.data, events.c.at)
             .where(events.c.study_id == study_id, events.c.id > after)
             .order_by(events.c.id)
         ).all()
         reported = connection.execute(
             select(
-                reports.c.id, reports.c.trial, reports.c.step, reports.c.value, reports.c.seconds
+                reports.c.id,
+                reports.c.trial,
+                reports.c.step,
+                reports.c.value,
+                reports.c.seconds,
+                reports.c.at,
             )
             .where(reports.c.study_id == study_id, reports.c.id > after)
             .order_by(reports.c.id)
@@ -62,11 +70,20 @@ class LiveView:
         for number, row in rows:
             if hasattr(row, "kind"):
                 _fold(self.study, row.kind, row.trial, row.data)
+                if row.kind == EventKind.SEGMENT_STARTED:
+                    self._started[row.trial] = row.at
             else:
+                self._time_start(row)
                 self.study.record(row.trial, row.step, row.value, row.seconds)
             self._last = number
         foretold = {row.trial for row in happened if row.kind == EventKind.FORECAST}
         self._read_forecasts(connection, study_id, foretold)
+
+    def _time_start(self, report: Row[Any]) -> None:
+        """How long a segment took to its first step, which has just been reported."""
+        if (began := self._started.pop(report.trial, None)) is not None:
+            taken = (report.at - began).total_seconds() - report.seconds
+            self.study.trials[report.trial].startup_seconds = max(taken, 0.0)
 
     def _read_forecasts(self, connection: Connection, study_id: int, foretold: set[int]) -> None:
         """Only the newest forecast of a trial is kept, and none is read of one that has ended."""
@@ -102,8 +119,12 @@ def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -
             study.trials[trial].params = data["params"]
         case EventKind.TRIAL_MOVED:
             study.move(trial, TrialState(data["state"]), decided_step=data.get("decided_step"))
+            study.trials[trial].group = data.get("group", 0)
         case EventKind.SEGMENT_STARTED:
-            study.start(trial, width=Fraction(str(data.get("width", 1))))
+            width = Fraction(str(data.get("width", 1)))
+            study.start(trial, width=width, group=study.trials[trial].group)
+        case EventKind.SEGMENT_ENDED:
+            study.end_segment(trial)
         case EventKind.CHECKPOINT:
             study.trials[trial].checkpoint_step = max(
                 study.trials[trial].checkpoint_step, data["step"]

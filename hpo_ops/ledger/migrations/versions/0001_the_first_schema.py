@@ -197,6 +197,7 @@ def upgrade() -> None:
         sa.Column("from_step", sa.Integer(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
+        sa.Column("units", sa.Double(), server_default="1", nullable=False),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
