@@ -155,6 +155,7 @@ class Assignment(Message):
         metrics: Names of the metrics that the study looks at; a bare value means the first.
         from_step: The last step that a checkpoint holds; 0 starts afresh.
         until_step: The last step to train, or None where the training code decides.
+        parent: The trial whose checkpoint a copy starts from, until it has its own.
         seed: Seed of this trial, the same for each of its segments.
         checkpoint_every: Steps between two checkpoints.
         grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
@@ -172,6 +173,7 @@ class Assignment(Message):
     metrics: list[str]
     from_step: int = 0
     until_step: int | None = None
+    parent: int | None = None
     seed: int = 0
     checkpoint_every: int = 1
     grace_seconds: float = 30.0

@@ -16,7 +16,7 @@ from types import FrameType
 
 from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.logs import LogShipper
-from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.restoring import restore_checkpoint, with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
@@ -88,19 +88,8 @@ def restore(segment: Segment) -> None:
         target = root / "code"
         fetch = partial(fetch_code, segment.store, segment.code, target)
         with_signs_of_life(fetch, segment.gateway)
-    step = None
     assignment = segment.assignment
-    if assignment.from_step > 0:
-        step = with_signs_of_life(
-            partial(
-                segment.checkpoints.restore,
-                assignment.trial,
-                segment.workspace.checkpoints,
-                at_most=assignment.from_step,
-            ),
-            segment.gateway,
-        )
-        logger.info("restored the checkpoint of step %s", step)
+    step = restore_checkpoint(segment.checkpoints, assignment, segment.workspace, segment.gateway)
     _install_shell(root / "bin")
     segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
     _open_to_all(root)

@@ -1,4 +1,4 @@
-"""Work that may take long before a training starts, with signs of life in between."""
+"""What comes before a training and may take long, with signs of life in between."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
+from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import GatewayUnreachableError, SegmentGateway
+from hpo_ops.protocol import Assignment, Workspace
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 3.0
 Done = TypeVar("Done")
+
+
+def restore_checkpoint(
+    checkpoints: Checkpoints, assignment: Assignment, workspace: Workspace, gateway: SegmentGateway
+) -> int | None:
+    """Puts the newest whole checkpoint in place: the trial's own, or else its parent's.
+
+    Returns:
+        Its step; None where the training begins afresh.
+    """
+    if assignment.from_step == 0:
+        return None
+
+    def restore() -> int | None:
+        for trial in (assignment.trial, assignment.parent):
+            if trial is None:
+                continue
+            step = checkpoints.restore(trial, workspace.checkpoints, at_most=assignment.from_step)
+            if step is not None:
+                logger.info("restored the checkpoint of trial %d at step %d", trial, step)
+                return step
+        return None
+
+    return with_signs_of_life(restore, gateway)
 
 
 def with_signs_of_life(work: Callable[[], Done], gateway: SegmentGateway) -> Done:

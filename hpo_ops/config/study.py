@@ -41,12 +41,10 @@ from hpo_ops.config.units import Duration
 from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.space import Space, dump_parameter
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
-from hpo_ops.schedulers import PAUSING, create_scheduler
+from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
-SIMULATED_ONLY = ("pbt",)
-"""Schedulers that ask for what live studies do not have."""
 
 
 class Flow(StrEnum):
@@ -139,13 +137,13 @@ class StudyConfig(Model):
     @model_validator(mode="before")
     @classmethod
     def _choose_flow(cls, data: Any) -> Any:
-        """Schedulers that pause trials run rolling, unless the study says otherwise."""
+        """Schedulers that pause or copy trials run rolling, unless the study says otherwise."""
         if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
             return data
         policy = data.get("scheduler")
         name = policy.get("name") if isinstance(policy, dict) else policy
-        is_pausing = isinstance(name, str) and name in PAUSING
-        return {**data, "flow": Flow.ROLLING} if is_pausing else data
+        is_rolling = isinstance(name, str) and name in ROLLING
+        return {**data, "flow": Flow.ROLLING} if is_rolling else data
 
     @field_validator("command")
     @classmethod
@@ -171,10 +169,7 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        if self.scheduler.name in SIMULATED_ONLY:
-            raise ValueError(
-                f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
-            )
+        self.create_scheduler()
         if info.context is not ENTERED:
             check_curves(self)
             sampler = self.sampler
@@ -262,10 +257,11 @@ class StudyConfig(Model):
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
             )
-        if self.flow is Flow.ROUNDS and self.scheduler.name in PAUSING and not self.reproducible:
+        if self.flow is Flow.ROUNDS and self.scheduler.name in ROLLING and not self.reproducible:
+            what = "pauses" if self.scheduler.name in PAUSING else "copies"
             raise ValueError(
                 f"flow is 'rounds', but must be 'rolling' with the scheduler "
-                f"{self.scheduler.name!r}, which pauses trials"
+                f"{self.scheduler.name!r}, which {what} trials"
             )
         if self.reproducible and self.flow is Flow.ROLLING:
             raise ValueError(

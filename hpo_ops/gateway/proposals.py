@@ -47,7 +47,7 @@ class Proposals:
             for row, curve in untold:
                 _tell(search, record, row, curve)
             asked = {
-                number: search.ask(number)
+                number: search.ask(number, wanted=row.wanted)
                 for number, row in sorted(rows.items())
                 if row.params is None
             }

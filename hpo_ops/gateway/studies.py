@@ -241,6 +241,7 @@ class Studies(Segments):
             metrics=[metric.name for metric in config.objectives],
             from_step=from_step,
             until_step=row.until_step,
+            parent=row.parent,
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,

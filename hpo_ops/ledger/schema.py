@@ -74,6 +74,8 @@ trials = Table(
     Column("number", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("params", JSON),  # keeps the order of the space
+    Column("parent", Integer),
+    Column("wanted", JSON),  # parameters that a scheduler asks for
     Column("seed", BigInteger, nullable=False),
     Column("until_step", Integer),
     Column("failures", Integer, nullable=False, server_default="0"),

@@ -197,16 +197,25 @@ class StudySession:
                 .values(told=True)
             )
 
-    def add_trial(self) -> int:
-        """Reserves the next trial, without parameters yet."""
+    def add_trial(
+        self, *, parent: int | None = None, wanted: Mapping[str, ParamValue] | None = None
+    ) -> int:
+        """Reserves the next trial, without parameters yet.
+
+        Args:
+            parent: The trial whose checkpoint it starts from.
+            wanted: Parameters that it is to have; None leaves them to the sampler.
+        """
         number = len(self.view.trials)
         self._insert(
             schema.trials,
             number=number,
             state=TrialState.WAITING.value,
             seed=derive_seed(self.record.config.seed, "trial", number),
+            parent=parent,
+            wanted=None if wanted is None else dict(wanted),
         )
-        self.event(EventKind.TRIAL_ADDED, number)
+        self.event(EventKind.TRIAL_ADDED, number, parent=parent)
         return number
 
     def propose(self, trial: int, params: Mapping[str, ParamValue]) -> None:

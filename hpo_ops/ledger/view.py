@@ -114,7 +114,9 @@ def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -
         return
     match kind:
         case EventKind.TRIAL_ADDED:
-            study.add()
+            added = study.add()
+            if (parent := data.get("parent")) is not None:
+                added.checkpoint_step = study.trials[parent].checkpoint_step
         case EventKind.TRIAL_PROPOSED:
             study.trials[trial].params = data["params"]
         case EventKind.TRIAL_MOVED:

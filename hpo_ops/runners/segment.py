@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.restoring import restore_checkpoint
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway
 from hpo_ops.protocol import Assignment, Result, Workspace
@@ -57,16 +57,7 @@ def run_segment(
     upload = restored = None
     if checkpoints is not None:
         upload = partial(checkpoints.upload, assignment.trial)
-        if assignment.from_step > 0:
-            restored = with_signs_of_life(
-                partial(
-                    checkpoints.restore,
-                    assignment.trial,
-                    workspace.checkpoints,
-                    at_most=assignment.from_step,
-                ),
-                gateway,
-            )
+        restored = restore_checkpoint(checkpoints, assignment, workspace, gateway)
     assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
     workspace.prepare(assignment)
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)

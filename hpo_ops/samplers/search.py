@@ -34,6 +34,10 @@ _STATES = {
 }
 
 
+FIXED = "fixed_params"
+"""Where Optuna looks for values that are not its sampler's to choose."""
+
+
 def open_storage(url: str) -> BaseStorage:
     """Optuna's storage on the ledger's database.
 
@@ -69,8 +73,15 @@ class Search:
     enqueue: Sequence[Mapping[str, ParamValue]] = ()
     is_warm: bool = False
 
-    def ask(self, number: int) -> dict[str, ParamValue]:
-        """Parameters of trial ``number``."""
+    def ask(
+        self, number: int, *, wanted: Mapping[str, ParamValue] | None = None
+    ) -> dict[str, ParamValue]:
+        """Parameters of trial ``number``.
+
+        Args:
+            number: The trial.
+            wanted: Values that it is to have; the sampler adds what they leave out.
+        """
         study = self._study(number)
         try:
             trial_id = self._trial_id(number)
@@ -84,6 +95,9 @@ class Search:
             # it has seen in this one.
             study.get_trials(deepcopy=False)
             trial = optuna.trial.Trial(study, trial_id)
+        if wanted is not None and not trial.params:
+            self.storage.set_trial_system_attr(trial._trial_id, FIXED, dict(wanted))
+            trial = optuna.trial.Trial(study, trial._trial_id)
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):
@@ -141,7 +155,7 @@ class Search:
             study_id = self.storage.get_study_id_from_name(self.name)
             number = self.storage.get_n_trials(study_id) - self._taken
             if number < len(self.enqueue):
-                fixed = {"fixed_params": dict(self.enqueue[number])}
+                fixed = {FIXED: dict(self.enqueue[number])}
                 running = optuna.trial.TrialState.RUNNING
                 study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
                 return optuna.trial.Trial(study, self._trial_id(number))

@@ -229,6 +229,8 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("params", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("parent", sa.Integer(), nullable=True),
+        sa.Column("wanted", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
