@@ -41,6 +41,7 @@ class LiveView:
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
+        self.now = 0.0
         self._last = 0
         self._started: dict[int, datetime] = {}
         """When the newest segments began, of trials that have not reported in them."""

@@ -172,3 +172,22 @@ def test_a_store_that_is_away_is_an_error_when_there_is_work_to_restore(
             assignment(from_step=2), root=tmp_path / "hpo", runner=counter,
             gateway=FakeGateway(), checkpoints=checkpoints,
         )  # fmt: skip
+
+
+def test_a_copy_starts_from_its_parents_checkpoint_and_then_from_its_own(
+    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
+) -> None:
+    def train(**fields: object) -> list[tuple[int, float]]:
+        gateway = FakeGateway()
+        run_segment(
+            assignment(metrics=["value"], **fields),
+            root=tmp_path / "hpo",
+            runner=counter,
+            gateway=gateway,
+            checkpoints=checkpoints,
+        )
+        return [(report.step, report.metrics["value"]) for report in gateway.reports]
+
+    assert train(trial=1, until_step=3)[-1] == (3, 6)
+    assert train(trial=2, parent=1, from_step=3, until_step=4) == [(4, 10)]
+    assert train(trial=2, parent=1, from_step=4, until_step=5) == [(5, 15)]
