@@ -112,6 +112,7 @@ class Assignment(Message):
         resources: What the container was given, for example ``{"gpu": 1, "cpu": 4}``.
         fold: Cross-validation fold, where the study has folds.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
+        restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
         protocol: Version of the protocol.
     """
 
@@ -128,6 +129,7 @@ class Assignment(Message):
     resources: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
     checkpoint_store: str | None = None
+    restore_from: str | None = None
     protocol: int = VERSION
 
     def __post_init__(self) -> None:

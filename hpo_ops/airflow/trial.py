@@ -58,6 +58,8 @@ class TrialTask(BaseOperator):
         shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
         value = self._score.value if self._score else None
         result = "" if value is None else f" → {_short(value)}"
+        if self._score and self._score.served:
+            result += " (cache)"
         return f"{self.number}: {shown}{result}".strip()
 
     def execute(self, context: Context) -> None:

@@ -24,6 +24,7 @@ from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
     ConstraintField,
+    Data,
     FunctionName,
     Metric,
     NotAFlag,
@@ -65,7 +66,7 @@ CHANGEABLE = (
     "stop.failures",
 )
 """Keys that can be changed while a study runs."""
-OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible")
+OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible", "cache")
 """Keys that can be changed when a study is triggered."""
 
 
@@ -126,6 +127,11 @@ class StudyConfig(Model):
     """Time that a trial gets to save when it is paused or stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
     """Every random draw of the study comes from it."""
+    trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
+    """Seed of every trial, instead of one of its own that comes from the study's."""
+    data: Data = Data()
+    cache: bool = True
+    """Whether a trial that was trained before is served from the score cache."""
     reproducible: bool = False
     """Decide between rounds only, so that the same seed gives the same study."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpo_ops.client import (
     Group,
     Score,
+    Served,
     StudyHandle,
     StudyRequest,
     Turn,
@@ -22,7 +23,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules, warm
+from hpo_ops.gateway import cache, reading, rules, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments
 from hpo_ops.gateway.tokens import issue_segment_token
@@ -52,7 +53,11 @@ class Studies(Segments):
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
-            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+            config,
+            run_id=request.run_id,
+            dag_id=request.dag_id,
+            capacity=request.capacity,
+            origin=request.origin,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
@@ -194,6 +199,12 @@ class Studies(Segments):
         return Turn(kind=TurnKind.WAIT, reason=reason, is_next=is_next)
 
     def _begin(self, session: StudySession, row: Row[Any], key: str) -> Turn:
+        if reason := cache.serve(session, row):
+            return Turn(kind=TurnKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer or self._begin(session, session.trials([row.number])[row.number], key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
         refusal = leases.take(
@@ -234,6 +245,7 @@ class Studies(Segments):
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
             checkpoint_store=config.checkpoints.store,
+            restore_from=cache.restore_from(session, row.number, from_step),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
@@ -288,6 +300,7 @@ class Studies(Segments):
             item.trial for item in waiting if item.trial is not None and item.trial in running
         )
         if numbers:
+            numbers = sorted(set(numbers) - cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
@@ -374,6 +387,7 @@ class Studies(Segments):
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
+            session.forget_checkpoints(reading.kept(session.connection, session.record))
             session.end(result)
 
 
@@ -386,6 +400,7 @@ def _score(row: Row[Any]) -> Score:
         value=row.value,
         best_step=row.best_step,
         params=row.params or {},
+        served=Served.from_dict(row.served) if row.served else None,
     )
 
 

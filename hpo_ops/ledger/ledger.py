@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, create_engine, func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from hpo_ops.client import Origin
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrate import migrate
@@ -50,6 +51,7 @@ class Ledger:
         run_id: str,
         dag_id: str,
         capacity: float | None = None,
+        origin: Origin | None = None,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -58,6 +60,7 @@ class Ledger:
             run_id: Its DAG run.
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
+            origin: What its trials are made from, as far as is known.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -71,6 +74,7 @@ class Ledger:
                     dag_id=dag_id,
                     config=config.to_dict(),
                     pool=config.pool,
+                    origin=(origin or Origin()).to_dict(),
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -191,6 +195,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         started_at=values["at"],
         ended_at=values["ended_at"],
         result=values["result"],
+        origin=Origin.from_dict(values["origin"]),
     )
 
 

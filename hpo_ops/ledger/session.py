@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from hpo_ops.client import Origin
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
@@ -37,6 +38,18 @@ class StudyState(StrEnum):
     ENDED = "ended"
 
 
+def study_key(name: str, run_id: str) -> str:
+    """A study's name and its DAG run, as a path.
+
+    A run id with characters that are awkward in paths is written without them, and a few letters
+    of its hash keep it apart from others.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    if plain != run_id:
+        plain += f"-{hashlib.sha256(run_id.encode()).hexdigest()[:6]}"
+    return f"{name}/{plain}"
+
+
 @dataclass(frozen=True)
 class StudyRecord:
     """A study's row."""
@@ -51,18 +64,12 @@ class StudyRecord:
     started_at: datetime
     ended_at: datetime | None
     result: Mapping[str, Any] | None
+    origin: Origin
 
     @property
     def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store: its name and its DAG run.
-
-        A run id with characters that are awkward in paths is written without them, and a few
-        letters of its hash keep it apart from others.
-        """
-        plain = re.sub(r"[^A-Za-z0-9_.-]", "-", self.run_id)
-        if plain != self.run_id:
-            plain += f"-{hashlib.sha256(self.run_id.encode()).hexdigest()[:6]}"
-        return f"{self.name}/{plain}"
+        """The study's name in Optuna and in the checkpoint store."""
+        return study_key(self.name, self.run_id)
 
     @property
     def is_over(self) -> bool:
@@ -208,9 +215,9 @@ class StudySession:
         self.event(EventKind.TRIAL_ADDED, number)
         return number
 
-    def propose(self, trial: int, params: Mapping[str, ParamValue]) -> None:
+    def propose(self, trial: int, params: Mapping[str, ParamValue], **values: Any) -> None:
         """Gives a trial its parameters."""
-        self.update_trial(trial, params=dict(params))
+        self.update_trial(trial, params=dict(params), **values)
         self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
 
     def move_trial(self, trial: int, state: TrialState, reason: str, **values: Any) -> None:
@@ -384,6 +391,15 @@ class StudySession:
         )
         if added.rowcount:
             self.event(EventKind.CHECKPOINT, trial, step=checkpoint.step, bytes=checkpoint.bytes)
+
+    def forget_checkpoints(self, keep: Collection[tuple[int, int]]) -> None:
+        """Forgets all checkpoints but some (trial, step), by whichever trial they are known."""
+        table = schema.checkpoints
+        is_mine = table.c.study_id == self.record.id
+        kept = select(table.c.uri).where(
+            is_mine, tuple_(table.c.trial, table.c.step).in_(sorted(keep))
+        )
+        self.connection.execute(delete(table).where(is_mine, table.c.uri.not_in(kept)))
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
         """The reported values of a trial, by step."""

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.restoring import restore_checkpoint, without_platform
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway
 from hpo_ops.protocol import Assignment, Result, Workspace
@@ -54,20 +54,12 @@ def run_segment(
     """
     workspace = Workspace(root)
     shutil.rmtree(root, ignore_errors=True)
-    upload = restored = None
-    if checkpoints is not None:
+    upload = None
+    if checkpoints is None:
+        assignment = without_platform(replace(assignment, from_step=0))
+    else:
         upload = partial(checkpoints.upload, assignment.trial)
-        if assignment.from_step > 0:
-            restored = with_signs_of_life(
-                partial(
-                    checkpoints.restore,
-                    assignment.trial,
-                    workspace.checkpoints,
-                    at_most=assignment.from_step,
-                ),
-                gateway,
-            )
-    assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
+        assignment = restore_checkpoint(assignment, workspace, checkpoints, gateway)
     workspace.prepare(assignment)
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
