@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 
 class FakeGateway:
@@ -21,6 +21,7 @@ class FakeGateway:
         self.reports: list[Report] = []
         self.posts: list[int] = []
         self.checkpoints: list[Checkpoint] = []
+        self.provenance = Provenance()
         self.results: list[Result] = []
 
     def report(self, reports: Sequence[Report]) -> Control:
@@ -32,6 +33,10 @@ class FakeGateway:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.fail()
         self.checkpoints.append(checkpoint)
+
+    def describe(self, provenance: Provenance) -> None:
+        self.fail()
+        self.provenance = provenance.over(self.provenance)
 
     def finish(self, result: Result) -> None:
         self.fail()

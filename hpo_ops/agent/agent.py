@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
+from hpo_ops.agent.facts import Facts
 from hpo_ops.agent.uploader import Upload, Uploader
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
@@ -18,6 +19,7 @@ from hpo_ops.protocol import (
     Checkpoint,
     Control,
     Outcome,
+    Provenance,
     Report,
     ReportReader,
     Result,
@@ -45,6 +47,7 @@ class Agent:
         assignment: What the training was told.
         gateway: Where reports go and decisions come from.
         upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
+        known: What the runner knows of what the training is made from.
         clock: Seconds that never go back.
         wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
@@ -57,6 +60,7 @@ class Agent:
         gateway: SegmentGateway,
         *,
         upload: Upload | None = None,
+        known: Callable[[], Provenance] = Provenance,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
@@ -69,6 +73,8 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._facts = Facts(workspace, known)
+        self._provenance: Provenance | None = None
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -103,6 +109,7 @@ class Agent:
         """
         self._read()
         self._look_at_checkpoints()
+        self._gather()
         is_full = len(self._batch) == BATCH
         self._send()
         return is_full and not self._is_held_up
@@ -130,6 +137,7 @@ class Agent:
     def flush(self) -> None:
         """Gets out what is left, in the time allowed."""
         self.hurry(self._finish_seconds)
+        self._gather(is_last=True)
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
             if not is_more:
                 self._wait_a_little()
@@ -148,7 +156,8 @@ class Agent:
 
     @property
     def _has_reports_waiting(self) -> bool:
-        return bool(self._batch or self._announcements) and not self._is_refused
+        is_waiting = bool(self._batch or self._announcements or self._provenance)
+        return is_waiting and not self._is_refused
 
     @property
     def _has_work(self) -> bool:
@@ -186,10 +195,14 @@ class Agent:
             if step != uploading:
                 shutil.rmtree(self._workspace.checkpoint(step), ignore_errors=True)
 
+    def _gather(self, *, is_last: bool = False) -> None:
+        if found := self._facts.gather(is_last=is_last):
+            self._provenance = found
+
     def _send(self) -> None:
         now = self._clock()
         is_due = self._batch or now >= self._beat_at
-        if self._is_held_up or not (is_due or self._announcements):
+        if self._is_held_up or not (is_due or self._announcements or self._provenance):
             return
         try:
             if is_due:
@@ -200,12 +213,22 @@ class Agent:
             while self._announcements:
                 self._gateway.checkpoint(self._announcements[0])
                 del self._announcements[0]
+            self._describe()
         except GatewayUnreachableError as error:
             self._hold_up(error)
         except GatewayRefusedError as error:
             self._give_up(error)
         else:
             self._delay = 0.0
+
+    def _describe(self) -> None:
+        if self._provenance is None:
+            return
+        try:
+            self._gateway.describe(self._provenance)
+        except ValueError as error:
+            logger.warning("what the training runs with is not kept: %s", error)
+        self._provenance = None
 
     def _hold_up(self, error: GatewayUnreachableError) -> None:
         self._delay = min(max(0.1, 2 * self._delay), MAX_DELAY_SECONDS)

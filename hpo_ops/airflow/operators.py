@@ -32,8 +32,9 @@ from hpo_ops.checkpoints import (
     open_store,
     upload_code,
 )
-from hpo_ops.client import Best, Origin, Score, StudyHandle, StudyRequest
+from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
+from hpo_ops.protocol import Provenance
 from hpo_ops.runners.origin import find_origin
 
 if TYPE_CHECKING:
@@ -117,13 +118,13 @@ class PrepareOperator(BaseOperator):
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
 
-    def _origin(self, config: StudyConfig) -> Origin:
+    def _origin(self, config: StudyConfig) -> Provenance:
         """What the study's trials are made from, as far as this worker can see."""
         try:
             return find_origin(config, os.environ)
         except (BadCodeError, OSError) as error:
             self.log.warning("no other study can share the scores of this one: %s", error)
-            return Origin()
+            return Provenance()
 
     def _with_code(self, study: StudyHandle, *, is_installed: bool) -> StudyHandle:
         """Packs the code for pods; it is uploaded only where it has changed."""
@@ -258,7 +259,14 @@ class PublishOperator(BaseOperator):
         uri = None
         if best.checkpoint_step is not None:
             uri = self._copy(checkpoints, best)
-        found: dict[str, Any] = {**best.to_dict(), "checkpoint_uri": uri}
+        trial = gateway.trial(study.id, best.trial)
+        found: dict[str, Any] = {
+            **best.to_dict(),
+            "checkpoint_uri": uri,
+            "seed": trial.seed,
+            "data_version": trial.data_version,
+            "provenance": trial.provenance.known(),
+        }
         result: dict[str, Any] = {
             "study": study.name,
             "run_id": study.run_id,

@@ -25,8 +25,8 @@ from hpo_ops.airflow.pod_trigger import SegmentTrigger
 from hpo_ops.airflow.trial import TrialTask, assigned
 from hpo_ops.client import GatewayClient, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
-from hpo_ops.protocol import Outcome, Result
-from hpo_ops.runners.pod_status import PodStatus, read_status
+from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.runners.pod_status import PodStatus, image_digest, read_status
 from hpo_ops.runners.pods import (
     SEGMENT_LABEL,
     SegmentPod,
@@ -111,6 +111,8 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
         self.announce_end(connect_gateway().finish_segment(segment, result))
+        if digest := image_digest(pod):
+            connect_gateway().describe_segment(segment, Provenance(image_digest=digest))
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
         self.execute(context)

@@ -1,10 +1,10 @@
 """The gateway's client and the shapes it speaks."""
 
+from hpo_ops.client.detail import SegmentDetail, TrialDetail
 from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.messages import (
     Best,
     Group,
-    Origin,
     Progress,
     ReportPage,
     Score,
@@ -31,16 +31,17 @@ __all__ = [
     "GatewayRefusedError",
     "GatewayUnreachableError",
     "Group",
-    "Origin",
     "Progress",
     "ReportPage",
     "Score",
     "SegmentClient",
+    "SegmentDetail",
     "SegmentGateway",
     "SegmentSummary",
     "Served",
     "StudyHandle",
     "StudyRequest",
+    "TrialDetail",
     "TrialSummary",
     "Turn",
     "TurnKind",

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from hpo_ops.client.detail import TrialDetail
 from hpo_ops.client.messages import (
     Best,
     Group,
@@ -24,7 +25,7 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +103,9 @@ class SegmentClient:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
+    def describe(self, provenance: Provenance) -> None:
+        self._transport.request("POST", f"{self._path}/provenance", provenance.known())
+
     def finish(self, result: Result) -> None:
         self._transport.request("POST", f"{self._path}/result", result.to_dict())
 
@@ -166,6 +170,9 @@ class GatewayClient:
         answer = self.request("POST", f"/segments/{segment}/result", result.to_dict())
         return Result.from_dict(answer)
 
+    def describe_segment(self, segment: str, provenance: Provenance) -> None:
+        self.request("POST", f"/segments/{segment}/provenance", provenance.known())
+
     def verdict(self, study_id: int) -> Verdict:
         return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))
 
@@ -186,6 +193,13 @@ class GatewayClient:
     def trials(self, study_id: int) -> list[TrialSummary]:
         answer = self.request("GET", f"/studies/{study_id}/trials")
         return [TrialSummary.from_dict(item) for item in answer]
+
+    def trial(self, study_id: int, trial: int) -> TrialDetail:
+        return TrialDetail.from_dict(self.request("GET", f"/studies/{study_id}/trials/{trial}"))
+
+    def curve(self, study_id: int, trial: int) -> list[Report]:
+        answer = self.request("GET", f"/studies/{study_id}/trials/{trial}/reports")
+        return [Report.from_dict(item) for item in answer]
 
     def best(self, study_id: int) -> Best | None:
         answer = self.request("GET", f"/studies/{study_id}/best")

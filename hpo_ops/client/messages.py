@@ -7,20 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin(Message):
-    """What the trials of a study are made from.
-
-    Attributes:
-        code_hash: Hash of the code folder; None where it is not known, or the image has the code.
-        image: The image that they run in, where they are pods.
-    """
-
-    code_hash: str | None = None
-    image: str | None = None
+from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +16,14 @@ class StudyRequest(Message):
 
     Attributes:
         capacity: What the nodes of its pool have, where someone could look.
-        origin: What its trials are made from.
+        origin: What its trials are made from, as far as is known before they start.
     """
 
     config: dict[str, Any]
     dag_id: str
     run_id: str
     capacity: float | None = None
-    origin: Origin = field(default_factory=Origin)
+    origin: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, kw_only=True)

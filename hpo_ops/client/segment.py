@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -32,6 +32,10 @@ class SegmentGateway(Protocol):
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Says that a checkpoint is whole in the store."""
+        ...
+
+    def describe(self, provenance: Provenance) -> None:
+        """Says what the training is made from and runs with."""
         ...
 
     def finish(self, result: Result) -> None:

@@ -129,6 +129,8 @@ class StudyConfig(Model):
     """Every random draw of the study comes from it."""
     trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
     """Seed of every trial, instead of one of its own that comes from the study's."""
+    deterministic: bool = False
+    """Seed every step anew and make torch repeat what it does; slower on GPUs."""
     data: Data = Data()
     cache: bool = True
     """Whether a trial that was trained before is served from the score cache."""
@@ -281,6 +283,13 @@ class StudyConfig(Model):
     def lease(self) -> float:
         """How much of its pool a trial takes."""
         return 1.0 if self.runner == "local" else self.resources.lease
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a trial is given, where it is a pod."""
+        if self.runner == "local":
+            return {}
+        return self.resources.model_dump(mode="json", exclude_none=True, exclude={"memory_on_oom"})
 
     @property
     def goal(self) -> Goal:

@@ -49,6 +49,7 @@ def identity(record: StudyRecord, params: Mapping[str, ParamValue]) -> dict[str,
         "image": record.origin.image or config.image,
         "command": config.command,
         "env": config.env,
+        "deterministic": config.deterministic,
         "data": here if config.data.version is None else {"version": config.data.version},
     }
     return {"seed": seed, "cache_key": cache_key(made_of=made_of, params=same, seed=seed)}

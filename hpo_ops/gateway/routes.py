@@ -17,6 +17,7 @@ from hpo_ops.client import (
     SegmentSummary,
     StudyHandle,
     StudyRequest,
+    TrialDetail,
     TrialSummary,
     Turn,
     Verdict,
@@ -25,11 +26,13 @@ from hpo_ops.client import (
 from hpo_ops.gateway import reading, recording
 from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
+from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
+MAX_PROVENANCE = 100_000
 
 
 async def _caller(request: Request) -> Caller:
@@ -133,6 +136,14 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
     studies.checkpoint(segment, checkpoint)
 
 
+@agents.post("/provenance")
+def describe_segment(segment: str, provenance: Provenance, studies: Service) -> None:
+    """Takes in what the training is made from and runs with."""
+    if len(provenance.to_json()) > MAX_PROVENANCE:
+        raise HTTPException(413, f"more than {MAX_PROVENANCE} characters")
+    studies.describe(segment, provenance)
+
+
 @agents.post("/result")
 def finish(segment: str, result: Result, studies: Service) -> Result:
     """Takes in how the segment ended, and returns what counts: what was said first."""
@@ -221,6 +232,12 @@ def kept_checkpoints(record: Readable, studies: Service) -> list[tuple[int, int]
 def trials(record: Readable, studies: Service) -> list[TrialSummary]:
     """The study's trials."""
     return reading.trial_summaries(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/trials/{trial}")
+def trial(record: Readable, trial: int, studies: Service) -> TrialDetail:
+    """A trial with its seed, its segments and what they were trained with."""
+    return trial_detail(studies.ledger, record, trial)
 
 
 @people.get("/studies/{study_id}/trials/{trial}/reports")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpo_ops.core import Action, Decision
 from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
-from hpo_ops.protocol import Checkpoint, Control, Outcome, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Outcome, Provenance, Report, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -83,6 +83,14 @@ class Segments:
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
+
+    def describe(self, segment_id: str, provenance: Provenance) -> None:
+        """Takes in what a segment is trained with, also when it is over; what is new counts."""
+        study_id, _ = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment = session.segment(segment_id)
+            before = Provenance.from_dict((segment and segment.provenance) or {})
+            session.describe_segment(segment_id, provenance.over(before))
 
     def finish(self, segment_id: str, result: Result) -> Result:
         """Absorbs how a segment ended, once, whoever brings it; returns what counts."""

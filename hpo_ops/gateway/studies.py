@@ -28,7 +28,7 @@ from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
-from hpo_ops.protocol import Assignment, Outcome, Result
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -228,6 +228,7 @@ class Studies(Segments):
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
+            provenance=Provenance(resources=config.given).over(session.record.origin).known(),
         )
         return self._run(session, row, segment_id, from_step)
 
@@ -245,6 +246,7 @@ class Studies(Segments):
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
             checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
             restore_from=cache.restore_from(session, row.number, from_step),
         )
         is_pod = config.runner == "kubernetes"

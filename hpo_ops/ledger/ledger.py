@@ -13,12 +13,13 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, create_engine, func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.client import Origin
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrate import migrate
-from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
+from hpo_ops.ledger.record import StudyRecord, StudyState
+from hpo_ops.ledger.session import StudySession
 from hpo_ops.ledger.view import EventKind, LiveView
+from hpo_ops.protocol import Provenance
 
 _PAGE = 50
 MAX_VIEWS = 64
@@ -51,7 +52,7 @@ class Ledger:
         run_id: str,
         dag_id: str,
         capacity: float | None = None,
-        origin: Origin | None = None,
+        origin: Provenance | None = None,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -74,7 +75,7 @@ class Ledger:
                     dag_id=dag_id,
                     config=config.to_dict(),
                     pool=config.pool,
-                    origin=(origin or Origin()).to_dict(),
+                    origin=(origin or Provenance()).to_dict(),
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -195,7 +196,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         started_at=values["at"],
         ended_at=values["ended_at"],
         result=values["result"],
-        origin=Origin.from_dict(values["origin"]),
+        origin=Provenance.from_dict(values["origin"]),
     )
 
 

@@ -107,6 +107,7 @@ segments = Table(
     Column("from_step", Integer, nullable=False),
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
+    Column("provenance", JSON),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),

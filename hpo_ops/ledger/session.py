@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.client import Origin
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
+from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 from hpo_ops.protocol import (
     OUT_OF_MEMORY,
@@ -24,56 +20,10 @@ from hpo_ops.protocol import (
     Checkpoint,
     Outcome,
     ParamValue,
+    Provenance,
     Report,
     Result,
 )
-
-
-class StudyState(StrEnum):
-    """Where a study is in its life. ``STOPPING`` starts nothing new and saves what runs."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    ENDED = "ended"
-
-
-def study_key(name: str, run_id: str) -> str:
-    """A study's name and its DAG run, as a path.
-
-    A run id with characters that are awkward in paths is written without them, and a few letters
-    of its hash keep it apart from others.
-    """
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
-    if plain != run_id:
-        plain += f"-{hashlib.sha256(run_id.encode()).hexdigest()[:6]}"
-    return f"{name}/{plain}"
-
-
-@dataclass(frozen=True)
-class StudyRecord:
-    """A study's row."""
-
-    id: int
-    name: str
-    run_id: str
-    dag_id: str
-    config: StudyConfig
-    state: StudyState
-    reason: str
-    started_at: datetime
-    ended_at: datetime | None
-    result: Mapping[str, Any] | None
-    origin: Origin
-
-    @property
-    def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store."""
-        return study_key(self.name, self.run_id)
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in (StudyState.STOPPING, StudyState.ENDED)
 
 
 class StudySession:
@@ -326,6 +276,13 @@ class StudySession:
             update(table)
             .where(table.c.id == segment_id)
             .values(asked=decision.action.value, asked_reason=decision.reason)
+        )
+
+    def describe_segment(self, segment_id: str, provenance: Provenance) -> None:
+        """Keeps what a segment is trained with."""
+        table = schema.segments
+        self.connection.execute(
+            update(table).where(table.c.id == segment_id).values(provenance=provenance.known())
         )
 
     def end_segment(self, segment_id: str, trial: int, result: Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from hpo_ops.agent import Agent
 from hpo_ops.agent.restoring import restore_checkpoint, without_platform
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway
-from hpo_ops.protocol import Assignment, Result, Workspace
+from hpo_ops.protocol import Assignment, Provenance, Result, Workspace
 from hpo_ops.runners.local import LocalRunner
 
 
@@ -30,6 +31,7 @@ def run_segment(
     runner: LocalRunner,
     gateway: SegmentGateway,
     checkpoints: Checkpoints | None = None,
+    known: Callable[[], Provenance] = Provenance,
     finish_seconds: float = 120.0,
 ) -> SegmentEnd:
     """Restores, trains, reports.
@@ -43,6 +45,7 @@ def run_segment(
         runner: Runs the training.
         gateway: Where reports go and decisions come from.
         checkpoints: Those of the study; None saves locally only, so nothing can be resumed.
+        known: What is known of what the training is made from.
         finish_seconds: How long to try to get everything out at the end.
 
     Returns:
@@ -61,6 +64,8 @@ def run_segment(
         upload = partial(checkpoints.upload, assignment.trial)
         assignment = restore_checkpoint(assignment, workspace, checkpoints, gateway)
     workspace.prepare(assignment)
-    agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
+    agent = Agent(
+        workspace, assignment, gateway, upload=upload, known=known, finish_seconds=finish_seconds
+    )
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
     return SegmentEnd(result, is_told=agent.is_told)

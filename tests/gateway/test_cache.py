@@ -8,12 +8,12 @@ from typing import Any
 import optuna
 import pytest
 
-from hpo_ops.client import Origin, Served, StudyRequest, TrialSummary, Turn, TurnKind, Waiting
+from hpo_ops.client import Served, StudyRequest, TrialSummary, Turn, TurnKind, Waiting
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger.schema import leases
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Provenance, Report, Result
 from tests.studies import study_data
 
 STORE = "s3://hpo"
@@ -38,7 +38,9 @@ def start(studies: Studies, name: str = "small", *, code: str = "abc", **changes
             **changes,
         },
     )
-    request = StudyRequest(config=data, dag_id=name, run_id="run-1", origin=Origin(code_hash=code))
+    request = StudyRequest(
+        config=data, dag_id=name, run_id="run-1", origin=Provenance(code_hash=code)
+    )
     return studies.start(request).id
 
 

@@ -182,6 +182,7 @@ def upgrade() -> None:
         sa.Column("from_step", sa.Integer(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
+        sa.Column("provenance", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),

@@ -1,0 +1,61 @@
+"""A study's row."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from hpo_ops.config import StudyConfig
+from hpo_ops.protocol import Provenance
+
+
+class StudyState(StrEnum):
+    """Where a study is in its life. ``STOPPING`` starts nothing new and saves what runs."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+def study_key(name: str, run_id: str) -> str:
+    """A study's name and its DAG run, as a path.
+
+    A run id with characters that are awkward in paths is written without them, and a few letters
+    of its hash keep it apart from others.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    if plain != run_id:
+        plain += f"-{hashlib.sha256(run_id.encode()).hexdigest()[:6]}"
+    return f"{name}/{plain}"
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study's row."""
+
+    id: int
+    name: str
+    run_id: str
+    dag_id: str
+    config: StudyConfig
+    state: StudyState
+    reason: str
+    started_at: datetime
+    ended_at: datetime | None
+    result: Mapping[str, Any] | None
+    origin: Provenance
+
+    @property
+    def key(self) -> str:
+        """The study's name in Optuna and in the checkpoint store."""
+        return study_key(self.name, self.run_id)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (StudyState.STOPPING, StudyState.ENDED)
