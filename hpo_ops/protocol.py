@@ -240,6 +240,18 @@ class Provenance(Message):
     devices: list[str] = field(default_factory=list)
     resources: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("code_hash", "commit", "image", "image_digest", "python"):
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise ProtocolError(f"{name} is {value!r}, but must be text")
+        if not isinstance(self.is_dirty, (bool, type(None))):
+            raise ProtocolError(f"is_dirty is {self.is_dirty!r}, but must be true or false")
+        found = self.packages
+        if not isinstance(found, dict) or not _are_text([*found, *found.values()]):
+            raise ProtocolError(f"packages is {found!r}, but must be an object of text")
+        if not isinstance(self.devices, list) or not _are_text(self.devices):
+            raise ProtocolError(f"devices is {self.devices!r}, but must be a list of text")
+
     def known(self) -> dict[str, Any]:
         """What is known, as plain data."""
         return {
@@ -346,6 +358,10 @@ class ReportReader:
 
 def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
+
+
+def _are_text(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _plain(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hpo_ops.client import Ending
 from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 
@@ -34,10 +35,14 @@ class FakeGateway:
         self.fail()
         self.checkpoints.append(checkpoint)
 
-    def describe(self, provenance: Provenance) -> None:
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
         self.fail()
-        self.provenance = provenance.over(self.provenance)
-
-    def finish(self, result: Result) -> None:
-        self.fail()
+        self.reports.extend(reports)
         self.results.append(result)
+        self.provenance = provenance or self.provenance
+        return Ending(result=result)

@@ -12,7 +12,7 @@ from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
 from hpo_ops.agent.facts import Facts
 from hpo_ops.agent.uploader import Upload, Uploader
-from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, SegmentGateway
+from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
     Action,
     Assignment,
@@ -74,13 +74,12 @@ class Agent:
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
         self._facts = Facts(workspace, known)
-        self._provenance: Provenance | None = None
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
         self._failure: str | None = None
         self._is_refused = False
-        self._is_told = False
+        self._ending: Ending | None = None
         self._delay = 0.0
         self._give_up_at = math.inf
         self._try_at = clock()
@@ -97,9 +96,14 @@ class Agent:
         return self._is_refused
 
     @property
-    def is_told(self) -> bool:
-        """Whether the gateway has heard how the segment ended."""
-        return self._is_told
+    def ending(self) -> Ending | None:
+        """What the gateway made of the segment's end; None where it has not heard of it."""
+        return self._ending
+
+    @property
+    def unsent(self) -> list[Report]:
+        """Reports that the gateway has not heard of."""
+        return self._batch
 
     def pump(self) -> bool:
         """Takes one turn: reads, sends what there is, writes down what comes back.
@@ -109,7 +113,6 @@ class Agent:
         """
         self._read()
         self._look_at_checkpoints()
-        self._gather()
         is_full = len(self._batch) == BATCH
         self._send()
         return is_full and not self._is_held_up
@@ -129,7 +132,13 @@ class Agent:
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
         """
-        self.flush()
+        self.hurry(self._finish_seconds)
+        self._read()
+        self._look_at_checkpoints()
+        if self._is_more_than_one_message:
+            self.flush()
+        else:
+            self._close_uploads()
         result = self._judge(exit_code)
         self._tell(result)
         return result
@@ -137,10 +146,12 @@ class Agent:
     def flush(self) -> None:
         """Gets out what is left, in the time allowed."""
         self.hurry(self._finish_seconds)
-        self._gather(is_last=True)
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
             if not is_more:
                 self._wait_a_little()
+        self._close_uploads()
+
+    def _close_uploads(self) -> None:
         if self._uploader is not None:
             if not self._uploader.is_idle:
                 logger.warning("the last checkpoint was not uploaded in time")
@@ -156,13 +167,18 @@ class Agent:
 
     @property
     def _has_reports_waiting(self) -> bool:
-        is_waiting = bool(self._batch or self._announcements or self._provenance)
-        return is_waiting and not self._is_refused
+        return bool(self._batch or self._announcements) and not self._is_refused
 
     @property
     def _has_work(self) -> bool:
         is_uploading = self._uploader is not None and not self._uploader.is_idle
         return self._has_reports_waiting or (is_uploading and not self._is_refused)
+
+    @property
+    def _is_more_than_one_message(self) -> bool:
+        """Whether something is left that cannot go with the segment's result."""
+        is_uploading = self._uploader is not None and not self._uploader.is_idle
+        return is_uploading or bool(self._announcements) or len(self._batch) >= BATCH
 
     def _wait_a_little(self) -> None:
         if self._uploader is not None and not self._uploader.is_idle:
@@ -195,14 +211,10 @@ class Agent:
             if step != uploading:
                 shutil.rmtree(self._workspace.checkpoint(step), ignore_errors=True)
 
-    def _gather(self, *, is_last: bool = False) -> None:
-        if found := self._facts.gather(is_last=is_last):
-            self._provenance = found
-
     def _send(self) -> None:
         now = self._clock()
         is_due = self._batch or now >= self._beat_at
-        if self._is_held_up or not (is_due or self._announcements or self._provenance):
+        if self._is_held_up or not (is_due or self._announcements):
             return
         try:
             if is_due:
@@ -213,22 +225,12 @@ class Agent:
             while self._announcements:
                 self._gateway.checkpoint(self._announcements[0])
                 del self._announcements[0]
-            self._describe()
         except GatewayUnreachableError as error:
             self._hold_up(error)
         except GatewayRefusedError as error:
             self._give_up(error)
         else:
             self._delay = 0.0
-
-    def _describe(self) -> None:
-        if self._provenance is None:
-            return
-        try:
-            self._gateway.describe(self._provenance)
-        except ValueError as error:
-            logger.warning("what the training runs with is not kept: %s", error)
-        self._provenance = None
 
     def _hold_up(self, error: GatewayUnreachableError) -> None:
         self._delay = min(max(0.1, 2 * self._delay), MAX_DELAY_SECONDS)
@@ -282,15 +284,17 @@ class Agent:
         )
 
     def _tell(self, result: Result) -> None:
+        provenance = self._facts.gather()
         while not self._is_refused:
             try:
-                self._gateway.finish(result)
+                ending = self._gateway.finish(result, self._batch, provenance)
             except GatewayUnreachableError as error:
                 self._hold_up(error)
             except GatewayRefusedError as error:
                 self._give_up(error)
             else:
-                self._is_told = True
+                self._batch = []
+                self._ending = ending
                 return
             if self._try_at >= self._give_up_at:
                 logger.warning("the gateway did not hear how the segment ended")

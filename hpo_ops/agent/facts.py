@@ -1,4 +1,4 @@
-"""What a training is made from and runs with, gathered once and handed on once."""
+"""What a training is made from and runs with."""
 
 from __future__ import annotations
 
@@ -23,15 +23,10 @@ class Facts:
     def __init__(self, workspace: Workspace, known: Callable[[], Provenance]) -> None:
         self._file = workspace.software
         self._known = known
-        self._is_asked = False
 
-    def gather(self, *, is_last: bool) -> Provenance | None:
-        """All facts, once: when the training has said its part, or at its end."""
-        if self._is_asked or not (is_last or self._file.exists()):
-            return None
-        self._is_asked = True
-        found = self._known().over(self._said())
-        return found if found.known() else None
+    def gather(self) -> Provenance:
+        """All facts; what the training has said wrongly is left out."""
+        return self._known().over(self._said())
 
     def _said(self) -> Provenance:
         try:

@@ -12,6 +12,7 @@ import httpx
 from hpo_ops.client.detail import TrialDetail
 from hpo_ops.client.messages import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -89,6 +90,16 @@ def _message(answer: httpx.Response) -> str:
     return detail if isinstance(detail, str) else str(detail)
 
 
+def _last_words(
+    result: Result, reports: Sequence[Report], provenance: Provenance | None
+) -> dict[str, Any]:
+    return {
+        "result": result.to_dict(),
+        "reports": [report.to_dict() for report in reports],
+        "provenance": provenance and provenance.known(),
+    }
+
+
 class SegmentClient:
     """The gateway for the agent of one segment."""
 
@@ -103,11 +114,14 @@ class SegmentClient:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
-    def describe(self, provenance: Provenance) -> None:
-        self._transport.request("POST", f"{self._path}/provenance", provenance.known())
-
-    def finish(self, result: Result) -> None:
-        self._transport.request("POST", f"{self._path}/result", result.to_dict())
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
+        return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
 
 
 class GatewayClient:
@@ -154,9 +168,9 @@ class GatewayClient:
         path = f"/studies/{study_id}/rounds/{round_number}/scores"
         return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
 
-    def turn(self, study_id: int, trial: int, key: str) -> Turn:
+    def turn(self, study_id: int, trial: int, key: str, *, wait: float | None = None) -> Turn:
         path = f"/studies/{study_id}/trials/{trial}/turn"
-        return Turn.from_dict(self.request("POST", path, key=key))
+        return Turn.from_dict(self.request("POST", path, key=key, wait=wait))
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
@@ -166,12 +180,15 @@ class GatewayClient:
         over: list[str] = self.request("POST", "/alive", list(segments))
         return over
 
-    def finish_segment(self, segment: str, result: Result) -> Result:
-        answer = self.request("POST", f"/segments/{segment}/result", result.to_dict())
-        return Result.from_dict(answer)
-
-    def describe_segment(self, segment: str, provenance: Provenance) -> None:
-        self.request("POST", f"/segments/{segment}/provenance", provenance.known())
+    def finish_segment(
+        self,
+        segment: str,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
+        return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:
         return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))

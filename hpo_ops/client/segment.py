@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hpo_ops.client.messages import Ending
 from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 
@@ -34,10 +35,17 @@ class SegmentGateway(Protocol):
         """Says that a checkpoint is whole in the store."""
         ...
 
-    def describe(self, provenance: Provenance) -> None:
-        """Says what the training is made from and runs with."""
-        ...
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        """Says how the segment ended, and hands in with it what there is to say at the end.
 
-    def finish(self, result: Result) -> None:
-        """Says how the segment ended."""
+        Args:
+            result: How it ended.
+            reports: The last reports.
+            provenance: What the training was made from and ran with.
+        """
         ...

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
 from hpo_ops.client import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -33,6 +38,9 @@ from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
 MAX_PROVENANCE = 100_000
+MAX_WAIT = 20.0
+LOOK_SECONDS = 1.0
+"""A trial that waits is looked at this often, whether there is news of its study or not."""
 
 
 async def _caller(request: Request) -> Caller:
@@ -77,9 +85,26 @@ def collect(study_id: int, number: int, scores: list[Score], studies: Service) -
 
 
 @tasks.post("/studies/{study_id}/trials/{trial}/turn")
-def turn(study_id: int, trial: int, key: str, studies: Service) -> Turn:
-    """What a trial's task is to do now."""
-    return studies.turn(study_id, trial, key)
+async def turn(
+    study_id: int,
+    trial: int,
+    key: str,
+    studies: Service,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
+) -> Turn:
+    """What a trial's task is to do now.
+
+    The answer to the next trial in line may take as long as it says it can wait.
+    """
+    give_up_at = time.monotonic() + wait
+    while True:
+        with studies.ledger.news.expected(study_id) as news:
+            answer = await run_in_threadpool(studies.turn, study_id, trial, key)
+            left = give_up_at - time.monotonic()
+            if not answer.is_next or left <= 0:
+                return answer
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), min(left, LOOK_SECONDS))
 
 
 @tasks.post("/studies/{study_id}/abandon")
@@ -125,9 +150,13 @@ agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[
 @agents.post("/reports")
 def report(segment: str, reports: list[Report], studies: Service) -> Control:
     """Takes reports in and says what the trial is to do."""
+    _require_few(reports)
+    return studies.report(segment, reports)
+
+
+def _require_few(reports: list[Report]) -> None:
     if len(reports) > MAX_REPORTS:
         raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
-    return studies.report(segment, reports)
 
 
 @agents.post("/checkpoints")
@@ -136,18 +165,20 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
     studies.checkpoint(segment, checkpoint)
 
 
-@agents.post("/provenance")
-def describe_segment(segment: str, provenance: Provenance, studies: Service) -> None:
-    """Takes in what the training is made from and runs with."""
-    if len(provenance.to_json()) > MAX_PROVENANCE:
-        raise HTTPException(413, f"more than {MAX_PROVENANCE} characters")
-    studies.describe(segment, provenance)
-
-
 @agents.post("/result")
-def finish(segment: str, result: Result, studies: Service) -> Result:
-    """Takes in how the segment ended, and returns what counts: what was said first."""
-    return studies.finish(segment, result)
+def finish(
+    segment: str,
+    result: Annotated[Result, Body()],
+    studies: Service,
+    reports: Annotated[list[Report] | None, Body()] = None,
+    provenance: Annotated[Provenance | None, Body()] = None,
+) -> Ending:
+    """Takes in how the segment ended, with its last reports, and returns what counts."""
+    _require_few(reports or [])
+    provenance = provenance or Provenance()
+    if len(provenance.to_json()) > MAX_PROVENANCE:
+        raise HTTPException(413, f"provenance has more than {MAX_PROVENANCE} characters")
+    return studies.finish(segment, result, reports or [], provenance)
 
 
 # -- people ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A study's row."""
+"""A study's row in the ledger."""
 
 from __future__ import annotations
 

@@ -25,18 +25,25 @@ from hpo_ops.protocol import (
     Result,
 )
 
+NEWS = {
+    EventKind.SEGMENT_ENDED,
+    EventKind.STUDY_CHANGED,
+    EventKind.STUDY_STOPPED,
+    EventKind.STUDY_RESUMED,
+}
+"""What may give a waiting trial its turn."""
+
 
 class StudySession:
     """Writes of one transaction; the view has them too."""
 
-    def __init__(
-        self, connection: Connection, record: StudyRecord, view: LiveView, now: float
-    ) -> None:
+    def __init__(self, connection: Connection, record: StudyRecord, view: LiveView) -> None:
         self.connection = connection
         self.record = record
-        self.now = now
+        self.now = view.now
         self._view = view
         self._is_fresh = False
+        self.has_news = False
 
     @property
     def view(self) -> Study:
@@ -48,6 +55,7 @@ class StudySession:
 
     def event(self, kind: EventKind, trial: int | None = None, **data: Any) -> None:
         """Appends to the history."""
+        self.has_news = self.has_news or kind in NEWS
         self._insert(schema.events, kind=kind.value, trial=trial, data=data)
 
     # -- the study ---------------------------------------------------------------------------
@@ -260,7 +268,7 @@ class StudySession:
 
     def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
         self._insert(schema.segments, id=segment_id, trial=trial, **values)
-        self.update_trial(trial, state=TrialState.RUNNING.value, reason="")
+        self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)
         self.event(
             EventKind.SEGMENT_STARTED,
             trial,

@@ -29,9 +29,10 @@ def test_a_segment_keeps_what_it_was_trained_with(studies: Studies) -> None:
 
     segment = turn.assignment.segment
     found = Provenance(code_hash="edited since", packages={"torch": "2.9"})
-    studies.describe(segment, found)
-    studies.finish(segment, Result(outcome=Outcome.FAILED, step=0, reason="boom"))
-    studies.describe(segment, Provenance(image_digest="sha256:12"))  # the pod says it at the end
+    failed = Result(outcome=Outcome.FAILED, step=0, reason="boom")
+    studies.finish(segment, failed, provenance=found)
+    again = Provenance(image_digest="sha256:12")  # the pod says it when it has ended
+    studies.finish(segment, failed, provenance=again)
     detail = trial_detail(studies.ledger, record, 0)
     assert detail.provenance == Provenance(
         code_hash="edited since",
