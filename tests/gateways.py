@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hpo_ops.client import Ending
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
 
 
 class FakeGateway:
@@ -22,6 +22,7 @@ class FakeGateway:
         self.reports: list[Report] = []
         self.posts: list[int] = []
         self.checkpoints: list[Checkpoint] = []
+        self.provenance = Provenance()
         self.results: list[Result] = []
 
     def report(self, reports: Sequence[Report]) -> Control:
@@ -34,8 +35,14 @@ class FakeGateway:
         self.fail()
         self.checkpoints.append(checkpoint)
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
         self.fail()
         self.reports.extend(reports)
         self.results.append(result)
+        self.provenance = provenance or self.provenance
         return Ending(result=result)

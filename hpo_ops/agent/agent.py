@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
+from hpo_ops.agent.facts import Facts
 from hpo_ops.agent.uploader import Upload, Uploader
 from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
@@ -18,6 +19,7 @@ from hpo_ops.protocol import (
     Checkpoint,
     Control,
     Outcome,
+    Provenance,
     Report,
     ReportReader,
     Result,
@@ -46,6 +48,7 @@ class Agent:
         assignment: What the training was told.
         gateway: Where reports go and decisions come from.
         upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
+        known: What the runner knows of what the training is made from.
         clock: Seconds that never go back.
         wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
@@ -58,6 +61,7 @@ class Agent:
         gateway: SegmentGateway,
         *,
         upload: Upload | None = None,
+        known: Callable[[], Provenance] = Provenance,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
@@ -70,6 +74,7 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._facts = Facts(workspace, known)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -285,9 +290,10 @@ class Agent:
         )
 
     def _tell(self, result: Result) -> None:
+        provenance = self._facts.gather()
         while not self._is_refused:
             try:
-                ending = self._gateway.finish(result, self._batch)
+                ending = self._gateway.finish(result, self._batch, provenance)
             except GatewayUnreachableError as error:
                 self._hold_up(error)
             except GatewayRefusedError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpo_ops.config import StudyConfig
 from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import cache, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
 from hpo_ops.samplers.search import Search, open_storage
 
@@ -60,7 +60,7 @@ class Proposals:
             with self.ledger.study(study_id) as session:
                 session.mark_told([row.number for row, _ in untold])
                 for number, params in asked.items():
-                    session.propose(number, params)
+                    session.propose(number, params, **cache.identity(record, params))
                     rules.refuse_if_impossible(session, number)
                 yield session
 

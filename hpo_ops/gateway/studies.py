@@ -22,12 +22,12 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules, warm
+from hpo_ops.gateway import cache, reading, rules, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
-from hpo_ops.protocol import Assignment, Outcome, Result
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -52,7 +52,11 @@ class Studies(Segments):
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
-            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+            config,
+            run_id=request.run_id,
+            dag_id=request.dag_id,
+            capacity=request.capacity,
+            origin=request.origin,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
@@ -193,6 +197,12 @@ class Studies(Segments):
         return Turn(kind=TurnKind.WAIT, reason=reason, is_next=is_next)
 
     def _begin(self, session: StudySession, row: Row[Any], key: str) -> Turn:
+        if reason := cache.serve(session, row):
+            return Turn(kind=TurnKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer if isinstance(answer, Turn) else self._begin(session, answer, key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
         refusal = leases.take(
@@ -215,6 +225,7 @@ class Studies(Segments):
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
+            provenance=Provenance(resources=config.given).over(session.record.origin).known(),
         )
         return self._run(session, row, segment_id, from_step)
 
@@ -232,6 +243,8 @@ class Studies(Segments):
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
             checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
+            restore_from=cache.restore_from(session, row.number, from_step),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
@@ -286,6 +299,7 @@ class Studies(Segments):
             item.trial for item in waiting if item.trial is not None and item.trial in running
         )
         if numbers:
+            numbers = sorted(set(numbers) - cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
@@ -372,6 +386,7 @@ class Studies(Segments):
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
+            session.forget_checkpoints(reading.kept(session.connection, session.record))
             session.end(result)
 
 
