@@ -6,6 +6,7 @@ Training code of any language takes part through a directory (``$HPO_DIR``, in a
     reports.jsonl            one line a report, appended by the training code
     control.json             what the platform wants: continue, pause or stop
     checkpoints/<step>/...   files, then the marker file, written last
+    software.json            optional: what the training runs with, written by the SDK
     result.json              how it ended
 
 The shapes below are those files; the gateway speaks the same ones over HTTP. Standard library
@@ -155,7 +156,6 @@ class Assignment(Message):
         metrics: Names of the metrics that the study looks at; a bare value means the first.
         from_step: The last step that a checkpoint holds; 0 starts afresh.
         until_step: The last step to train, or None where the training code decides.
-        parent: The trial whose checkpoint a copy starts from, until it has its own.
         seed: Seed of this trial, the same for each of its segments.
         checkpoint_every: Steps between two checkpoints.
         grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
@@ -163,6 +163,8 @@ class Assignment(Message):
         fold: Cross-validation fold, where the study has folds.
         forecasts: Which forecasts the agent is to make; the agent's business only.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
+        restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
+        deterministic: Every step is seeded anew, and torch is to repeat what it does.
         protocol: Version of the protocol.
     """
 
@@ -173,7 +175,6 @@ class Assignment(Message):
     metrics: list[str]
     from_step: int = 0
     until_step: int | None = None
-    parent: int | None = None
     seed: int = 0
     checkpoint_every: int = 1
     grace_seconds: float = 30.0
@@ -181,6 +182,8 @@ class Assignment(Message):
     fold: int | None = None
     forecasts: ForecastOrder | None = None
     checkpoint_store: str | None = None
+    restore_from: str | None = None
+    deterministic: bool = False
     protocol: int = VERSION
 
     def __post_init__(self) -> None:
@@ -265,6 +268,55 @@ class Result(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provenance(Message):
+    """What a training is made from and runs with, as far as is known.
+
+    Attributes:
+        code_hash: Hash of the code folder; None where it is not known, or the image has the code.
+        commit: The git commit of the code folder.
+        is_dirty: Whether the code folder differs from that commit.
+        image: The image, where it runs in a pod.
+        image_digest: What that name stood for.
+        python: Version of the interpreter.
+        packages: Versions of the packages that were imported, by name.
+        devices: GPUs that were used.
+        resources: What it was given.
+    """
+
+    code_hash: str | None = None
+    commit: str | None = None
+    is_dirty: bool | None = None
+    image: str | None = None
+    image_digest: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    resources: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("code_hash", "commit", "image", "image_digest", "python"):
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise ProtocolError(f"{name} is {value!r}, but must be text")
+        if not isinstance(self.is_dirty, (bool, type(None))):
+            raise ProtocolError(f"is_dirty is {self.is_dirty!r}, but must be true or false")
+        found = self.packages
+        if not isinstance(found, dict) or not _are_text([*found, *found.values()]):
+            raise ProtocolError(f"packages is {found!r}, but must be an object of text")
+        if not isinstance(self.devices, list) or not _are_text(self.devices):
+            raise ProtocolError(f"devices is {self.devices!r}, but must be a list of text")
+
+    def known(self) -> dict[str, Any]:
+        """What is known, as plain data."""
+        return {
+            name: value for name, value in self.to_dict().items() if value not in (None, {}, [])
+        }
+
+    def over(self, other: Provenance) -> Provenance:
+        """This one, and what only the other knows."""
+        return Provenance.from_dict({**other.known(), **self.known()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint(Message):
     """A whole checkpoint in the store; the agent tells the gateway once its manifest is there."""
 
@@ -290,6 +342,7 @@ class Workspace:
         self.assignment = root / "assignment.json"
         self.reports = root / "reports.jsonl"
         self.control = root / "control.json"
+        self.software = root / "software.json"
         self.result = root / "result.json"
         self.checkpoints = root / "checkpoints"
         self.log = root / "log.txt"
@@ -358,6 +411,10 @@ class ReportReader:
 
 def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
+
+
+def _are_text(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _plain(text: str) -> str:

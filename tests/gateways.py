@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hpo_ops.client import Ending
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class FakeGateway:
@@ -24,6 +24,7 @@ class FakeGateway:
         self.earlier: list[tuple[int, float]] = []
         self.forecasts: list[CurveForecast] = []
         self.checkpoints: list[Checkpoint] = []
+        self.provenance = Provenance()
         self.results: list[Result] = []
 
     def report(self, reports: Sequence[Report]) -> Control:
@@ -44,8 +45,14 @@ class FakeGateway:
         self.fail()
         self.checkpoints.append(checkpoint)
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
         self.fail()
         self.reports.extend(reports)
         self.results.append(result)
+        self.provenance = provenance or self.provenance
         return Ending(result=result)

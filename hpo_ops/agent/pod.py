@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -88,10 +88,11 @@ def restore(segment: Segment) -> None:
         target = root / "code"
         fetch = partial(fetch_code, segment.store, segment.code, target)
         with_signs_of_life(fetch, segment.gateway)
-    assignment = segment.assignment
-    step = restore_checkpoint(segment.checkpoints, assignment, segment.workspace, segment.gateway)
+    assignment = restore_checkpoint(
+        segment.assignment, segment.workspace, segment.checkpoints, segment.gateway
+    )
     _install_shell(root / "bin")
-    segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
+    segment.workspace.prepare(assignment)
     _open_to_all(root)
 
 

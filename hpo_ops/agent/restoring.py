@@ -1,10 +1,12 @@
-"""What comes before a training and may take long, with signs of life in between."""
+"""Before a training starts: work that may take long, with signs of life in between."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from threading import Thread
 from typing import TypeVar
 
@@ -19,27 +21,33 @@ Done = TypeVar("Done")
 
 
 def restore_checkpoint(
-    checkpoints: Checkpoints, assignment: Assignment, workspace: Workspace, gateway: SegmentGateway
-) -> int | None:
-    """Puts the newest whole checkpoint in place: the trial's own, or else its parent's.
+    assignment: Assignment,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    gateway: SegmentGateway,
+) -> Assignment:
+    """Puts the checkpoint to go on from in place.
 
     Returns:
-        Its step; None where the training begins afresh.
+        The assignment as the training gets it: from the step that was restored.
     """
-    if assignment.from_step == 0:
-        return None
+    step = None
+    if assignment.from_step > 0:
+        work = partial(
+            checkpoints.restore,
+            assignment.trial,
+            workspace.checkpoints,
+            at_most=assignment.from_step,
+            place=assignment.restore_from,
+        )
+        step = with_signs_of_life(work, gateway)
+        logger.info("restored the checkpoint of step %s", step)
+    return without_platform(replace(assignment, from_step=step or 0))
 
-    def restore() -> int | None:
-        for trial in (assignment.trial, assignment.parent):
-            if trial is None:
-                continue
-            step = checkpoints.restore(trial, workspace.checkpoints, at_most=assignment.from_step)
-            if step is not None:
-                logger.info("restored the checkpoint of trial %d at step %d", trial, step)
-                return step
-        return None
 
-    return with_signs_of_life(restore, gateway)
+def without_platform(assignment: Assignment) -> Assignment:
+    """An assignment without what is the agent's business only."""
+    return replace(assignment, checkpoint_store=None, restore_from=None)
 
 
 def with_signs_of_life(work: Callable[[], Done], gateway: SegmentGateway) -> Done:

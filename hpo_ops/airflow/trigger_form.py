@@ -31,6 +31,7 @@ _SECTIONS = {
     "parallelism": "Search",
     "seed": "Search",
     "reproducible": "Search",
+    "cache": "Search",
     "metric.target": "When to stop",
     "budget.wall": "When to stop",
     "stop.patience": "When to stop",

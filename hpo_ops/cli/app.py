@@ -12,7 +12,8 @@ import typer
 import yaml
 
 from hpo_ops import __version__
-from hpo_ops.cli import plan, pools, simulate, whatif
+from hpo_ops.cli import plan, pools, reproduce, simulate, trial, whatif
+from hpo_ops.cli.airflow_api import GENERIC_DAGS
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
@@ -34,8 +35,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAG that takes a whole study, for each runner."""
 DAG_SECONDS = 90.0
 EXPECTED = (
     CommandError,
@@ -382,6 +381,8 @@ def gateway(
     uvicorn.run(alone, host=host, port=port)
 
 
+app.command(epilog=trial.EPILOG)(trial.show)
+app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(trace, name="trace")
 app.command(epilog=simulate.EPILOG)(simulate.simulate)
 app.command(epilog=plan.EPILOG)(plan.plan)

@@ -1,5 +1,6 @@
 """The gateway's client and the shapes it speaks."""
 
+from hpo_ops.client.detail import SegmentDetail, TrialDetail
 from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.messages import (
     Best,
@@ -10,6 +11,7 @@ from hpo_ops.client.messages import (
     ReportPage,
     Score,
     SegmentSummary,
+    Served,
     StudyHandle,
     StudyRequest,
     TrialSummary,
@@ -37,10 +39,13 @@ __all__ = [
     "ReportPage",
     "Score",
     "SegmentClient",
+    "SegmentDetail",
     "SegmentGateway",
     "SegmentSummary",
+    "Served",
     "StudyHandle",
     "StudyRequest",
+    "TrialDetail",
     "TrialSummary",
     "Turn",
     "TurnKind",

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from hpo_ops.client.detail import TrialDetail
 from hpo_ops.client.messages import (
     Best,
     Ending,
@@ -26,7 +27,7 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +91,14 @@ def _message(answer: httpx.Response) -> str:
     return detail if isinstance(detail, str) else str(detail)
 
 
-def _last_words(result: Result, reports: Sequence[Report]) -> dict[str, Any]:
-    return {"result": result.to_dict(), "reports": [report.to_dict() for report in reports]}
+def _last_words(
+    result: Result, reports: Sequence[Report], provenance: Provenance | None
+) -> dict[str, Any]:
+    return {
+        "result": result.to_dict(),
+        "reports": [report.to_dict() for report in reports],
+        "provenance": provenance and provenance.known(),
+    }
 
 
 class SegmentClient:
@@ -115,8 +122,13 @@ class SegmentClient:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
-        body = _last_words(result, reports)
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
         return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
 
 
@@ -177,9 +189,13 @@ class GatewayClient:
         return over
 
     def finish_segment(
-        self, segment: str, result: Result, reports: Sequence[Report] = ()
+        self,
+        segment: str,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
     ) -> Ending:
-        body = _last_words(result, reports)
+        body = _last_words(result, reports, provenance)
         return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:
@@ -202,6 +218,13 @@ class GatewayClient:
     def trials(self, study_id: int) -> list[TrialSummary]:
         answer = self.request("GET", f"/studies/{study_id}/trials")
         return [TrialSummary.from_dict(item) for item in answer]
+
+    def trial(self, study_id: int, trial: int) -> TrialDetail:
+        return TrialDetail.from_dict(self.request("GET", f"/studies/{study_id}/trials/{trial}"))
+
+    def curve(self, study_id: int, trial: int) -> list[Report]:
+        answer = self.request("GET", f"/studies/{study_id}/trials/{trial}/reports")
+        return [Report.from_dict(item) for item in answer]
 
     def best(self, study_id: int) -> Best | None:
         answer = self.request("GET", f"/studies/{study_id}/best")

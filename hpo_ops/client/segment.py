@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hpo_ops.client.messages import Ending
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -43,6 +43,17 @@ class SegmentGateway(Protocol):
         """Says that a checkpoint is whole in the store."""
         ...
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
-        """Says how the segment ended, and hands in the last reports with it."""
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        """Says how the segment ended, and hands in with it what there is to say at the end.
+
+        Args:
+            result: How it ended.
+            reports: The last reports.
+            provenance: What the training was made from and ran with.
+        """
         ...

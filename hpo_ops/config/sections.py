@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import (
@@ -130,6 +131,20 @@ class Stop(Model):
     """Largest share of failed trials; looked at from the fifth finished trial on."""
     when: FunctionName | None = None
     """Your own criterion, module:function in the code folder, which gets all trials so far."""
+
+
+def _as_text(value: object) -> object:
+    is_plain = isinstance(value, (int, date)) and not isinstance(value, bool)
+    return str(value) if is_plain else value
+
+
+class Data(Model):
+    """What the trainings read."""
+
+    version: (
+        Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=200)] | None
+    ) = None
+    """Name of the data's version: scores of another study count only for the same one."""
 
 
 class Checkpoints(Model):

@@ -26,6 +26,7 @@ from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
     ConstraintField,
+    Data,
     FunctionName,
     Metric,
     NotAFlag,
@@ -66,7 +67,7 @@ CHANGEABLE = (
     "stop.failures",
 )
 """Keys that can be changed while a study runs."""
-OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible")
+OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible", "cache")
 """Keys that can be changed when a study is triggered."""
 
 
@@ -131,6 +132,13 @@ class StudyConfig(Model):
     """Time that a trial gets to save when it is paused or stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
     """Every random draw of the study comes from it."""
+    trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
+    """Seed of every trial, instead of one of its own that comes from the study's."""
+    deterministic: bool = False
+    """Seed every step anew and make torch repeat what it does; slower on GPUs."""
+    data: Data = Data()
+    cache: bool = True
+    """Whether a trial that was trained before is served from the score cache."""
     reproducible: bool = False
     """Decide between rounds only, so that the same seed gives the same study."""
 
@@ -289,6 +297,13 @@ class StudyConfig(Model):
     def lease(self) -> float:
         """How much of its pool a trial takes."""
         return 1.0 if self.runner == "local" else self.resources.lease
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a trial is given, where it is a pod."""
+        if self.runner == "local":
+            return {}
+        return self.resources.model_dump(mode="json", exclude_none=True, exclude={"memory_on_oom"})
 
     @property
     def goal(self) -> Goal:

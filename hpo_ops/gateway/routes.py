@@ -22,6 +22,7 @@ from hpo_ops.client import (
     SegmentSummary,
     StudyHandle,
     StudyRequest,
+    TrialDetail,
     TrialSummary,
     Turn,
     Verdict,
@@ -30,11 +31,13 @@ from hpo_ops.client import (
 from hpo_ops.gateway import reading, recording
 from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
+from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
+MAX_PROVENANCE = 100_000
 MAX_WAIT = 20.0
 LOOK_SECONDS = 1.0
 """A trial that waits is looked at this often, whether there is news of its study or not."""
@@ -181,10 +184,14 @@ def finish(
     result: Annotated[Result, Body()],
     studies: Service,
     reports: Annotated[list[Report] | None, Body()] = None,
+    provenance: Annotated[Provenance | None, Body()] = None,
 ) -> Ending:
     """Takes in how the segment ended, with its last reports, and returns what counts."""
     _require_few(reports or [])
-    return studies.finish(segment, result, reports or [])
+    provenance = provenance or Provenance()
+    if len(provenance.to_json()) > MAX_PROVENANCE:
+        raise HTTPException(413, f"provenance has more than {MAX_PROVENANCE} characters")
+    return studies.finish(segment, result, reports or [], provenance)
 
 
 # -- people ----------------------------------------------------------------------------------
@@ -269,6 +276,12 @@ def kept_checkpoints(record: Readable, studies: Service) -> list[tuple[int, int]
 def trials(record: Readable, studies: Service) -> list[TrialSummary]:
     """The study's trials."""
     return reading.trial_summaries(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/trials/{trial}")
+def trial(record: Readable, trial: int, studies: Service) -> TrialDetail:
+    """A trial with its seed, its segments and what they were trained with."""
+    return trial_detail(studies.ledger, record, trial)
 
 
 @people.get("/studies/{study_id}/trials/{trial}/reports")

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.client import Ending, Score
+from hpo_ops.client import Ending, Score, Served
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.gateway import rules, sizes
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
 from hpo_ops.ledger.forecasts import keep_forecast
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Outcome, Report, Result
+from hpo_ops.protocol import (
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Outcome,
+    Provenance,
+    Report,
+    Result,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -102,13 +110,25 @@ class Segments:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
 
-    def finish(self, segment_id: str, result: Result, last: Sequence[Report] = ()) -> Ending:
-        """Absorbs how a segment ended, once, whoever brings it, and its last reports."""
+    def finish(
+        self,
+        segment_id: str,
+        result: Result,
+        last: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        """Absorbs how a segment ended, once, whoever brings it, and its last reports.
+
+        What it was trained with is taken in whenever somebody knows more of it.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
             if segment is None:
                 return Ending(result=result)
+            if provenance is not None and provenance.known():
+                before = Provenance.from_dict(segment.provenance or {})
+                session.describe_segment(segment_id, provenance.over(before))
             if segment.outcome is None:
                 rules.take_reports(session, number, segment_id, last)
                 if last:
@@ -136,6 +156,7 @@ def score_of(row: Row[Any]) -> Score:
         value=row.value,
         best_step=row.best_step,
         params=row.params or {},
+        served=Served.from_dict(row.served) if row.served else None,
     )
 
 

@@ -24,12 +24,12 @@ from hpo_ops.config import Flow, parse_study
 from hpo_ops.config.forecasts import forecast_order
 from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules, sizes, warm
+from hpo_ops.gateway import cache, copies, reading, rules, sizes, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
-from hpo_ops.protocol import Assignment, Outcome, Result
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -54,7 +54,11 @@ class Studies(Segments):
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
-            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+            config,
+            run_id=request.run_id,
+            dag_id=request.dag_id,
+            capacity=request.capacity,
+            origin=request.origin,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
@@ -195,6 +199,12 @@ class Studies(Segments):
         return Turn(kind=TurnKind.WAIT, reason=reason, is_next=is_next)
 
     def _begin(self, session: StudySession, row: Row[Any], key: str) -> Turn:
+        if reason := cache.serve(session, row):
+            return Turn(kind=TurnKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer if isinstance(answer, Turn) else self._begin(session, answer, key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
         width, refusal = sizes.width_for(session, row.number)
@@ -211,6 +221,7 @@ class Studies(Segments):
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
             return Turn(kind=TurnKind.WAIT, reason=refusal)
         from_step = session.view.trials[row.number].checkpoint_step
+        has = config.given if width == 1 else config.given | given(config, float(width))
         session.start_segment(
             segment_id,
             row.number,
@@ -219,6 +230,7 @@ class Studies(Segments):
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
+            provenance=Provenance(resources=has).over(session.record.origin).known(),
         )
         return self._run(session, row, segment_id, from_step, float(width))
 
@@ -239,13 +251,17 @@ class Studies(Segments):
             metrics=[metric.name for metric in config.objectives],
             from_step=from_step,
             until_step=row.until_step,
-            parent=row.parent,
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
             resources=given(config, units),
             forecasts=forecast_order(config, seed=row.seed),
             checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
+            restore_from=(
+                cache.restore_from(session, row.number, from_step)
+                or copies.restore_from(session, row, from_step)
+            ),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
@@ -293,6 +309,7 @@ class Studies(Segments):
             item.trial for item in waiting if item.trial is not None and item.trial in running
         )
         if numbers:
+            numbers = sorted(set(numbers) - cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
@@ -379,6 +396,7 @@ class Studies(Segments):
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
+            session.forget_checkpoints(reading.kept(session.connection, session.record))
             session.end(result)
 
 

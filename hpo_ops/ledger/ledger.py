@@ -20,6 +20,7 @@ from hpo_ops.ledger.news import News
 from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.session import StudySession
 from hpo_ops.ledger.view import EventKind, LiveView
+from hpo_ops.protocol import Provenance
 
 _PAGE = 50
 MAX_VIEWS = 64
@@ -53,6 +54,7 @@ class Ledger:
         run_id: str,
         dag_id: str,
         capacity: float | None = None,
+        origin: Provenance | None = None,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -61,6 +63,7 @@ class Ledger:
             run_id: Its DAG run.
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
+            origin: What its trials are made from, as far as is known.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -74,6 +77,7 @@ class Ledger:
                     dag_id=dag_id,
                     config=config.to_dict(),
                     pool=config.pool,
+                    origin=(origin or Provenance()).to_dict(),
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -198,6 +202,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         started_at=values["at"],
         ended_at=values["ended_at"],
         result=values["result"],
+        origin=Provenance.from_dict(values["origin"]),
     )
 
 

@@ -47,6 +47,7 @@ studies = Table(
     Column("dag_id", Text, nullable=False),
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
+    Column("origin", JSON, nullable=False),
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),
@@ -77,6 +78,8 @@ trials = Table(
     Column("parent", Integer),
     Column("wanted", JSON),  # parameters that a scheduler asks for
     Column("seed", BigInteger, nullable=False),
+    Column("cache_key", Text),  # the same for trials whose reports are the same
+    Column("served", JSON),  # the study, trial and step that it was served from
     Column("until_step", Integer),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False, server_default="0"),
@@ -92,6 +95,7 @@ trials = Table(
     _now(),
     UniqueConstraint("study_id", "number"),
     Index("untold_trials", "study_id", "number", postgresql_where=text("NOT told")),
+    Index("trials_by_cache_key", "cache_key", postgresql_where=text("cache_key IS NOT NULL")),
     Index("asking_trials", "study_id", postgresql_where=text("asked_at IS NOT NULL")),
 )
 
@@ -106,6 +110,7 @@ segments = Table(
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
     Column("units", Double, nullable=False, server_default="1"),
+    Column("provenance", JSON),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig
@@ -21,6 +21,7 @@ from hpo_ops.protocol import (
     Checkpoint,
     Outcome,
     ParamValue,
+    Provenance,
     Report,
     Result,
 )
@@ -182,9 +183,9 @@ class StudySession:
         self.event(EventKind.TRIAL_ADDED, number, parent=parent)
         return number
 
-    def propose(self, trial: int, params: Mapping[str, ParamValue]) -> None:
+    def propose(self, trial: int, params: Mapping[str, ParamValue], **values: Any) -> None:
         """Gives a trial its parameters."""
-        self.update_trial(trial, params=dict(params))
+        self.update_trial(trial, params=dict(params), **values)
         self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
 
     def move_trial(
@@ -279,7 +280,7 @@ class StudySession:
         return counts.preemptions, counts.ooms
 
     def start_segment(
-        self, segment_id: str, trial: int, *, width: Fraction, **values: Any
+        self, segment_id: str, trial: int, *, width: Fraction = Fraction(1), **values: Any
     ) -> None:
         self._insert(schema.segments, id=segment_id, trial=trial, units=float(width), **values)
         self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)
@@ -299,6 +300,13 @@ class StudySession:
             update(table)
             .where(table.c.id == segment_id)
             .values(asked=decision.action.value, asked_reason=decision.reason)
+        )
+
+    def describe_segment(self, segment_id: str, provenance: Provenance) -> None:
+        """Keeps what a segment is trained with."""
+        table = schema.segments
+        self.connection.execute(
+            update(table).where(table.c.id == segment_id).values(provenance=provenance.known())
         )
 
     def end_segment(self, segment_id: str, trial: int, result: Result) -> None:
@@ -364,6 +372,15 @@ class StudySession:
         )
         if added.rowcount:
             self.event(EventKind.CHECKPOINT, trial, step=checkpoint.step, bytes=checkpoint.bytes)
+
+    def forget_checkpoints(self, keep: Collection[tuple[int, int]]) -> None:
+        """Forgets all checkpoints but some (trial, step), by whichever trial they are known."""
+        table = schema.checkpoints
+        is_mine = table.c.study_id == self.record.id
+        kept = select(table.c.uri).where(
+            is_mine, tuple_(table.c.trial, table.c.step).in_(sorted(keep))
+        )
+        self.connection.execute(delete(table).where(is_mine, table.c.uri.not_in(kept)))
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
         """The reported values of a trial, by step."""

@@ -174,20 +174,20 @@ def test_a_store_that_is_away_is_an_error_when_there_is_work_to_restore(
         )  # fmt: skip
 
 
-def test_a_copy_starts_from_its_parents_checkpoint_and_then_from_its_own(
+def test_a_segment_goes_on_from_the_checkpoint_of_another_trial(
     tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
 ) -> None:
-    def train(**fields: object) -> list[tuple[int, float]]:
-        gateway = FakeGateway()
-        run_segment(
+    def train(gateway: FakeGateway, **fields: object) -> Outcome:
+        return run_segment(
             assignment(metrics=["value"], **fields),
             root=tmp_path / "hpo",
             runner=counter,
             gateway=gateway,
             checkpoints=checkpoints,
-        )
-        return [(report.step, report.metrics["value"]) for report in gateway.reports]
+        ).result.outcome
 
-    assert train(trial=1, until_step=3)[-1] == (3, 6)
-    assert train(trial=2, parent=1, from_step=3, until_step=4) == [(4, 10)]
-    assert train(trial=2, parent=1, from_step=4, until_step=5) == [(5, 15)]
+    short, longer = FakeGateway(), FakeGateway()
+    assert train(short, trial=1, until_step=3) is Outcome.COMPLETED
+    place = "digits/trials/1"
+    assert train(longer, trial=2, from_step=3, restore_from=place) is Outcome.COMPLETED
+    assert numbers(longer.reports) == {4: {"value": 10}, 5: {"value": 15}, 6: {"value": 21}}

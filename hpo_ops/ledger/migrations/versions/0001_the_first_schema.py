@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("dag_id", sa.Text(), nullable=False),
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("pool", sa.Text(), nullable=False),
+        sa.Column("origin", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
@@ -198,6 +199,7 @@ def upgrade() -> None:
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
         sa.Column("units", sa.Double(), server_default="1", nullable=False),
+        sa.Column("provenance", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
@@ -232,6 +234,8 @@ def upgrade() -> None:
         sa.Column("parent", sa.Integer(), nullable=True),
         sa.Column("wanted", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
+        sa.Column("cache_key", sa.Text(), nullable=True),
+        sa.Column("served", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
         sa.Column("preemptions", sa.Integer(), server_default="0", nullable=False),
@@ -261,6 +265,14 @@ def upgrade() -> None:
         unique=False,
         schema="ledger",
         postgresql_where=sa.text("NOT told"),
+    )
+    op.create_index(
+        "trials_by_cache_key",
+        "trials",
+        ["cache_key"],
+        unique=False,
+        schema="ledger",
+        postgresql_where=sa.text("cache_key IS NOT NULL"),
     )
     op.create_index(
         "asking_trials",
