@@ -96,6 +96,55 @@ class Message:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForecastOrder(Message):
+    """Which forecasts of a trial's learning curve its agent is to make, and how.
+
+    Attributes:
+        every: A forecast is due at the first report at or after each multiple of so many steps.
+        last_step: The step to forecast to.
+        is_maximized: Whether a greater value is better.
+        seed: Seed of the trial's forecasts; each one mixes its step in.
+        predictor: Short name of the predictor, or ``their.module:Class``.
+        options: The predictor's own options.
+    """
+
+    every: int
+    last_step: int
+    is_maximized: bool = True
+    seed: int = 0
+    predictor: str = "projected"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("every", "last_step"):
+            value = getattr(self, name)
+            if not _is_step(value) or value < 1:
+                raise ProtocolError(f"{name} is {value!r}, but must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveForecast(Message):
+    """How a trial's learning curve goes on after a step, as its agent made it out.
+
+    Attributes:
+        step: The last step that it goes by.
+        steps: Future steps, rising; empty where there is no forecast.
+        quantiles: For each of them the quantiles of the score (greater is better).
+        note: Why there is no forecast.
+    """
+
+    step: int
+    steps: list[int] = field(default_factory=list)
+    quantiles: list[list[float]] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not _is_step(self.step):
+            raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
+        object.__setattr__(self, "note", _plain(self.note))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assignment(Message):
     """What a container is told.
 
@@ -112,6 +161,7 @@ class Assignment(Message):
         grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
         resources: What the container was given, for example ``{"gpu": 1, "cpu": 4}``.
         fold: Cross-validation fold, where the study has folds.
+        forecasts: Which forecasts the agent is to make; the agent's business only.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
         restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
         deterministic: Every step is seeded anew, and torch is to repeat what it does.
@@ -130,12 +180,15 @@ class Assignment(Message):
     grace_seconds: float = 30.0
     resources: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
+    forecasts: ForecastOrder | None = None
     checkpoint_store: str | None = None
     restore_from: str | None = None
     deterministic: bool = False
     protocol: int = VERSION
 
     def __post_init__(self) -> None:
+        if isinstance(self.forecasts, dict):  # from JSON
+            object.__setattr__(self, "forecasts", ForecastOrder.from_dict(self.forecasts))
         if self.protocol != VERSION:
             raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
         if not self.metrics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hpo_ops.client import Ending
-from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class FakeGateway:
@@ -21,6 +21,8 @@ class FakeGateway:
         self.fail: Callable[[], None] = lambda: None
         self.reports: list[Report] = []
         self.posts: list[int] = []
+        self.earlier: list[tuple[int, float]] = []
+        self.forecasts: list[CurveForecast] = []
         self.checkpoints: list[Checkpoint] = []
         self.provenance = Provenance()
         self.results: list[Result] = []
@@ -30,6 +32,14 @@ class FakeGateway:
         self.posts.append(len(reports))
         self.reports.extend(reports)
         return self.decide(self.reports)
+
+    def curve(self) -> list[tuple[int, float]]:
+        self.fail()
+        return list(self.earlier)
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self.fail()
+        self.forecasts.append(forecast)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.fail()

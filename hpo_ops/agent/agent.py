@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
 from hpo_ops.agent.facts import Facts
+from hpo_ops.agent.forecasts import Fitter, Forecasts
 from hpo_ops.agent.uploader import Upload, Uploader
 from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
@@ -52,6 +53,7 @@ class Agent:
         clock: Seconds that never go back.
         wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
+        fitter: Makes forecasts where the assignment asks for some; a child process by default.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
+        fitter: Fitter | None = None,
     ) -> None:
         self._workspace = workspace
         self._assignment = assignment
@@ -75,6 +78,7 @@ class Agent:
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
         self._facts = Facts(workspace, known)
+        self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -134,6 +138,7 @@ class Agent:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
         """
         self._give_up_at = self._clock() + self._finish_seconds
+        self._forecasts.close()
         self._read()
         self._look_at_checkpoints()
         if self._is_more_than_one_message:
@@ -147,6 +152,7 @@ class Agent:
     def flush(self) -> None:
         """Gets out what is left, as long as the gateway takes something in the time allowed."""
         self._give_up_at = self._clock() + self._finish_seconds
+        self._forecasts.close()
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._end_at:
             if not is_more:
                 self._wait_a_little()
@@ -222,11 +228,15 @@ class Agent:
         if self._is_held_up or not (is_due or self._announcements):
             return
         try:
-            if is_due:
-                answer = self._gateway.report(self._batch)
-                if self._batch:
+            ready = self._forecasts.ready(self._batch)
+            if ready or now >= self._beat_at:
+                if ready and self._forecasts.made is not None:
+                    self._gateway.forecast(self._forecasts.made)
+                answer = self._gateway.report(self._batch[:ready])
+                self._forecasts.sent(self._batch[:ready])
+                if ready:
                     self._give_up_at = max(self._give_up_at, now + self._finish_seconds)
-                self._batch = []
+                del self._batch[:ready]
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)
             while self._announcements:

@@ -256,6 +256,7 @@ class PodSettings:
             steps = [resources.memory, *resources.memory_on_oom]
             memory = steps[min(turn.ooms, len(steps) - 1)]
             resources = resources.model_copy(update={"memory": memory})
+        resources = resources.scaled(assigned(turn).resources.get("units", 1.0))
         return cls(
             resources,
             pod,

@@ -110,10 +110,11 @@ class TrialTask(BaseOperator):
         assignment = assigned(turn)
         self.hyperparameters = assignment.params
         self.log.info(
-            "trial %d runs from step %d to %s: %s",
+            "trial %d runs from step %d to %s on %g units: %s",
             self.number,
             assignment.from_step,
             assignment.until_step or "its end",
+            assignment.resources.get("units", 1.0),
             turn.reason,
         )
 

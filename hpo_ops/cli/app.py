@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from hpo_ops import __version__
-from hpo_ops.cli import plan, reproduce, simulate, trial, whatif
+from hpo_ops.cli import plan, pools, reproduce, simulate, trial, whatif
 from hpo_ops.cli.airflow_api import GENERIC_DAGS
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
@@ -302,6 +302,7 @@ def parse_changes(words: list[str]) -> dict[str, object]:
 
 
 app.command(epilog=EXAMPLES)(doctor)
+app.command(epilog=pools.EPILOG)(pools.pools)
 
 
 @app.command(epilog="Example: hpo up --port 8090")

@@ -14,6 +14,7 @@ from hpo_ops.client.messages import (
     Best,
     Ending,
     Group,
+    PoolSummary,
     Progress,
     ReportPage,
     Score,
@@ -26,7 +27,7 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,13 @@ class SegmentClient:
     def report(self, reports: Sequence[Report]) -> Control:
         body = [report.to_dict() for report in reports]
         return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
+
+    def curve(self) -> list[tuple[int, float]]:
+        answer = self._transport.request("GET", f"{self._path}/curve")
+        return [(step, value) for step, value in answer]
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
@@ -260,6 +268,17 @@ class GatewayClient:
     def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
+
+    # -- pools -------------------------------------------------------------------------------
+
+    def pools(self) -> list[PoolSummary]:
+        return [PoolSummary.from_dict(item) for item in self.request("GET", "/pools")]
+
+    def set_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}", capacity=capacity)
+
+    def find_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}/found", capacity=capacity)
 
     # -- reconciling -------------------------------------------------------------------------
 

@@ -321,6 +321,22 @@ class ReportPage(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolSummary(Message):
+    """What there is to run on.
+
+    Attributes:
+        capacity: What it has; None where nobody knows.
+        is_fixed: Whether that was set, rather than counted.
+        held: What trials hold of it.
+    """
+
+    name: str
+    capacity: float | None
+    is_fixed: bool
+    held: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SegmentSummary(Message):
     """One run of a trial in one container; times are seconds since the study started."""
 
@@ -330,3 +346,5 @@ class SegmentSummary(Message):
     end: float | None = None
     step: int | None = None
     outcome: str | None = None
+    reason: str = ""
+    units: float = 1.0

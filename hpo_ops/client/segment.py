@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hpo_ops.client.messages import Ending
-from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -29,6 +29,14 @@ class SegmentGateway(Protocol):
 
     def report(self, reports: Sequence[Report]) -> Control:
         """Hands in reports (none is a sign of life) and learns what the trial is to do."""
+        ...
+
+    def curve(self) -> list[tuple[int, float]]:
+        """The trial's reported values so far, by step, those of earlier segments included."""
+        ...
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        """Hands in a forecast, before the report of its step."""
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -75,6 +75,37 @@ PolicyField = Annotated[
 ]
 
 
+class Sharing(Policy):
+    """An allocator: a short name or ``module:Class``, what its pool allows, and its options."""
+
+    max_width: Annotated[int, Field(ge=1)] | None = None
+    """Most units for one trial; by default all that the study has."""
+    max_share: Annotated[int, Field(ge=1)] = 1
+    """Most trials on one unit, where units can be shared."""
+
+
+SharingField = Annotated[
+    Sharing,
+    BeforeValidator(_named),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "max_width": {"type": "integer", "minimum": 1},
+                        "max_share": {"type": "integer", "minimum": 1},
+                    },
+                    "required": ["name"],
+                },
+            ]
+        }
+    ),
+]
+
+
 def _not_a_flag(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError(f"is {value!r}, but must be a whole number")

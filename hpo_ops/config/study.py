@@ -17,7 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from hpo_ops.allocators import create_allocator
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.forecasts import check_curves
 from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import (
@@ -30,21 +32,20 @@ from hpo_ops.config.sections import (
     NotAFlag,
     Policy,
     PolicyField,
+    SharingField,
     Stop,
 )
+from hpo_ops.config.shares import check_allocator
 from hpo_ops.config.space import SpaceField
 from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
-from hpo_ops.core import Goal, Scheduler
-from hpo_ops.core.ports import Forecasting
+from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.space import Space, dump_parameter
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
-from hpo_ops.schedulers import PAUSING, create_scheduler
+from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
-SIMULATED_ONLY = ("pbt",)
-"""Schedulers that ask for what live studies do not have; so do those that want forecasts."""
 
 
 class Flow(StrEnum):
@@ -100,6 +101,10 @@ class StudyConfig(Model):
     """Sets of parameters to try first; the sampler adds what they leave out."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
+    curves: PolicyField = Policy(name="projected")
+    """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
+    allocator: SharingField | None = None
+    """How much each trial gets; one unit each if not given."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
@@ -140,13 +145,13 @@ class StudyConfig(Model):
     @model_validator(mode="before")
     @classmethod
     def _choose_flow(cls, data: Any) -> Any:
-        """Schedulers that pause trials run rolling, unless the study says otherwise."""
+        """Schedulers that pause or copy trials run rolling, unless the study says otherwise."""
         if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
             return data
         policy = data.get("scheduler")
         name = policy.get("name") if isinstance(policy, dict) else policy
-        is_pausing = isinstance(name, str) and name in PAUSING
-        return {**data, "flow": Flow.ROLLING} if is_pausing else data
+        is_rolling = isinstance(name, str) and name in ROLLING
+        return {**data, "flow": Flow.ROLLING} if is_rolling else data
 
     @field_validator("command")
     @classmethod
@@ -172,12 +177,9 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        scheduler = self.create_scheduler()
-        if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
-            raise ValueError(
-                f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
-            )
+        self.create_scheduler()
         if info.context is not ENTERED:
+            check_curves(self)
             sampler = self.sampler
             check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
             if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
@@ -194,6 +196,11 @@ class StudyConfig(Model):
             raise ValueError("code is missing, but is required (or image)")
         if self.code is None and (self.stop.when or self.finalizers):
             raise ValueError("code is missing, but stop.when and finalizers need it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_allocator(self) -> Self:
+        check_allocator(self)
         return self
 
     @model_validator(mode="after")
@@ -258,10 +265,11 @@ class StudyConfig(Model):
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
             )
-        if self.flow is Flow.ROUNDS and self.scheduler.name in PAUSING and not self.reproducible:
+        if self.flow is Flow.ROUNDS and self.scheduler.name in ROLLING and not self.reproducible:
+            what = "pauses" if self.scheduler.name in PAUSING else "copies"
             raise ValueError(
                 f"flow is 'rounds', but must be 'rolling' with the scheduler "
-                f"{self.scheduler.name!r}, which pauses trials"
+                f"{self.scheduler.name!r}, which {what} trials"
             )
         if self.reproducible and self.flow is Flow.ROLLING:
             raise ValueError(
@@ -273,6 +281,12 @@ class StudyConfig(Model):
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
+
+    def create_allocator(self) -> Allocator | None:
+        """The allocator that the study names, if any."""
+        if self.allocator is None:
+            return None
+        return create_allocator(self.allocator.name, self.allocator.options)
 
     @property
     def pool(self) -> str:

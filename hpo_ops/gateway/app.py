@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, OperationalError
 
 from hpo_ops import __version__
-from hpo_ops.gateway import reconcile_routes, routes
+from hpo_ops.gateway import pool_routes, reconcile_routes, routes
 from hpo_ops.gateway.access import Doorkeeper, Login
 from hpo_ops.gateway.segments import SegmentOverError
 from hpo_ops.gateway.studies import Studies
@@ -42,7 +42,13 @@ def create_app(studies: Studies, *, login: Login | None = None) -> FastAPI:
     )
     app.state.studies = studies
     app.state.doorkeeper = Doorkeeper(studies.secret, login)
-    routers = (routes.tasks, routes.agents, routes.people, reconcile_routes.reconciling)
+    routers = (
+        routes.tasks,
+        routes.agents,
+        routes.people,
+        reconcile_routes.reconciling,
+        pool_routes.pools,
+    )
     for router in routers:
         app.include_router(router, prefix="/api/v1")
     for kind, status in _STATUS:

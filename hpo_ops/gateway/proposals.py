@@ -53,14 +53,17 @@ class Proposals:
             for row, curve in untold:
                 _tell(search, record, row, curve)
             asked = {
-                number: search.ask(number)
+                number: search.ask(number, wanted=row.wanted)
                 for number, row in sorted(rows.items())
                 if row.params is None
             }
             with self.ledger.study(study_id) as session:
                 session.mark_told([row.number for row, _ in untold])
                 for number, params in asked.items():
-                    session.propose(number, params, **cache.identity(record, params))
+                    # A copy's steps are its parent's first: nothing else is like it.
+                    is_copy = rows[number].parent is not None
+                    same = {} if is_copy else cache.identity(record, params)
+                    session.propose(number, params, **same)
                     rules.refuse_if_impossible(session, number)
                 yield session
 

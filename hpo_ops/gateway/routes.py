@@ -34,7 +34,7 @@ from hpo_ops.gateway.description import describe
 from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
-from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
 MAX_PROVENANCE = 100_000
@@ -63,7 +63,8 @@ def _task(caller: Known) -> None:
     caller.require_task()
 
 
-tasks = APIRouter(tags=["tasks"], dependencies=[Depends(_task)])
+Task = Depends(_task)
+tasks = APIRouter(tags=["tasks"], dependencies=[Task])
 
 
 @tasks.post("/studies")
@@ -157,6 +158,18 @@ def report(segment: str, reports: list[Report], studies: Service) -> Control:
 def _require_few(reports: list[Report]) -> None:
     if len(reports) > MAX_REPORTS:
         raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
+
+
+@agents.get("/curve")
+def curve(segment: str, studies: Service) -> list[tuple[int, float]]:
+    """What the trial has reported so far, for its forecasts."""
+    return studies.curve(segment)
+
+
+@agents.post("/forecasts")
+def forecast(segment: str, forecast: CurveForecast, studies: Service) -> None:
+    """Takes in a forecast of the trial's learning curve."""
+    studies.forecast(segment, forecast)
 
 
 @agents.post("/checkpoints")

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from hpo_ops.client import Ending, Score, Served
 from hpo_ops.core import Action, Decision, TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import rules, sizes
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
-from hpo_ops.protocol import Checkpoint, Control, Outcome, Provenance, Report, Result
+from hpo_ops.ledger.forecasts import keep_forecast
+from hpo_ops.protocol import (
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Outcome,
+    Provenance,
+    Report,
+    Result,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -31,28 +40,30 @@ class Segments:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = _require_open(session, segment_id)
-            refusal = self._keep_lease(session, number, segment_id)
+            refusal = self._keep_lease(session, segment)
             rules.take_reports(session, number, segment_id, new)
             decision = rules.decide(session, segment, has_news=bool(new))
+            if decision.action is Action.CONTINUE:
+                decision = sizes.resize(session, segment) or decision
             if refusal and decision.action is Action.CONTINUE:
                 decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
 
-    def _keep_lease(self, session: StudySession, number: int, segment_id: str) -> str | None:
+    def _keep_lease(self, session: StudySession, segment: Row[Any]) -> str | None:
         """Renews a segment's lease, or takes one anew where it expired meanwhile.
 
         Returns:
             Why there is none to be had any more; None where all is well.
         """
-        if leases.renew(session.connection, segment_id):
+        if leases.renew(session.connection, segment.id):
             return None
         return leases.take(
             session.connection,
             pool=session.record.config.pool,
-            amount=session.record.config.lease,
+            amount=segment.units * session.record.config.lease,
             study_id=session.record.id,
-            trial=number,
-            segment_id=segment_id,
+            trial=segment.trial,
+            segment_id=segment.id,
             at_most=session.record.config.parallelism,
         )
 
@@ -65,18 +76,32 @@ class Segments:
         over = []
         for segment_id in segment_ids:
             try:
-                study_id, number = self.ledger.study_of_segment(segment_id)
+                study_id, _ = self.ledger.study_of_segment(segment_id)
             except LookupError:
                 over.append(segment_id)
                 continue
             with self.ledger.study(study_id) as session:
                 segment = session.segment(segment_id)
                 if segment is not None and segment.outcome is None:
-                    self._keep_lease(session, number, segment_id)
+                    self._keep_lease(session, segment)
                     if session.record.state is StudyState.RUNNING:
                         continue
                 over.append(segment_id)
         return over
+
+    def curve(self, segment_id: str) -> list[tuple[int, float]]:
+        """The reported values of the segment's trial, those of earlier segments included."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            return session.curve(number)
+
+    def forecast(self, segment_id: str, made: CurveForecast) -> None:
+        """Takes in a forecast; what follows from it is decided at the report of its step."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            keep_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store."""

@@ -21,8 +21,10 @@ from hpo_ops.client import (
     Waiting,
 )
 from hpo_ops.config import Flow, parse_study
+from hpo_ops.config.forecasts import forecast_order
+from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import cache, reading, rules, warm
+from hpo_ops.gateway import cache, reading, rules, sizes, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
@@ -167,7 +169,7 @@ class Studies(Segments):
         segment = session.open_segment(number) if row is not None else None
         if row is not None and segment is not None:
             if segment.key == key:
-                return self._run(session, row, segment.id, segment.from_step)
+                return self._run(session, row, segment.id, segment.from_step, segment.units)
             lost = Result(outcome=Outcome.PREEMPTED, reason="its worker went away")
             row = rules.end_segment(session, segment, lost)
         if row is not None and TrialState(row.state).is_finished:
@@ -205,10 +207,11 @@ class Studies(Segments):
             return answer if isinstance(answer, Turn) else self._begin(session, answer, key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
-        refusal = leases.take(
+        width, refusal = sizes.width_for(session, row.number)
+        refusal = refusal or leases.take(
             session.connection,
             pool=config.pool,
-            amount=config.lease,
+            amount=float(width) * config.lease,
             study_id=session.record.id,
             trial=row.number,
             segment_id=segment_id,
@@ -221,15 +224,23 @@ class Studies(Segments):
         session.start_segment(
             segment_id,
             row.number,
+            width=width,
             key=key,
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
             provenance=Provenance(resources=config.given).over(session.record.origin).known(),
         )
-        return self._run(session, row, segment_id, from_step)
+        return self._run(session, row, segment_id, from_step, float(width))
 
-    def _run(self, session: StudySession, row: Row[Any], segment_id: str, from_step: int) -> Turn:
+    def _run(
+        self,
+        session: StudySession,
+        row: Row[Any],
+        segment_id: str,
+        from_step: int,
+        units: float,
+    ) -> Turn:
         config = session.record.config
         assignment = Assignment(
             study=session.record.key,
@@ -242,9 +253,11 @@ class Studies(Segments):
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
+            resources=given(config, units),
+            forecasts=forecast_order(config, seed=row.seed),
             checkpoint_store=config.checkpoints.store,
             deterministic=config.deterministic,
-            restore_from=cache.restore_from(session, row.number, from_step),
+            restore_from=cache.restore_from(session, row, from_step),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
@@ -287,13 +300,6 @@ class Studies(Segments):
             if item.trial is None
             and (is_rounds or (item.seen is not None and finished > item.seen))
         ]
-        free = leases.free(
-            session.connection,
-            pool=session.record.config.pool,
-            study_id=study_id,
-            at_most=session.record.config.parallelism,
-            amount=session.record.config.lease,
-        )
         running = session.view.in_state(TrialState.RUNNING)
         numbers = sorted(
             item.trial for item in waiting if item.trial is not None and item.trial in running
@@ -303,7 +309,7 @@ class Studies(Segments):
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
-            for number in numbers[:free]
+            for number in sizes.startable(session, numbers)
         ]
         return answers
 

@@ -75,6 +75,8 @@ trials = Table(
     Column("number", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("params", JSON),  # keeps the order of the space
+    Column("parent", Integer),
+    Column("wanted", JSON),  # parameters that a scheduler asks for
     Column("seed", BigInteger, nullable=False),
     Column("cache_key", Text),  # the same for trials whose reports are the same
     Column("served", JSON),  # the study, trial and step that it was served from
@@ -108,6 +110,7 @@ segments = Table(
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
     Column("provenance", JSON),
+    Column("units", Double, nullable=False, server_default="1"),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),
@@ -152,6 +155,17 @@ decisions = Table(
     Column("reason", Text, nullable=False),
     _now(),
     Index("decisions_of_trial", "study_id", "trial", "id"),
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("data", JSON, nullable=False),
+    _now(),
+    UniqueConstraint("study_id", "trial"),
 )
 
 pools = Table(

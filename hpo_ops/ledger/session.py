@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
@@ -161,16 +162,25 @@ class StudySession:
                 .values(told=True)
             )
 
-    def add_trial(self) -> int:
-        """Reserves the next trial, without parameters yet."""
+    def add_trial(
+        self, *, parent: int | None = None, wanted: Mapping[str, ParamValue] | None = None
+    ) -> int:
+        """Reserves the next trial, without parameters yet.
+
+        Args:
+            parent: The trial whose checkpoint it starts from.
+            wanted: Parameters that it is to have; None leaves them to the sampler.
+        """
         number = len(self.view.trials)
         self._insert(
             schema.trials,
             number=number,
             state=TrialState.WAITING.value,
             seed=derive_seed(self.record.config.seed, "trial", number),
+            parent=parent,
+            wanted=None if wanted is None else dict(wanted),
         )
-        self.event(EventKind.TRIAL_ADDED, number)
+        self.event(EventKind.TRIAL_ADDED, number, parent=parent)
         return number
 
     def propose(self, trial: int, params: Mapping[str, ParamValue], **values: Any) -> None:
@@ -178,8 +188,10 @@ class StudySession:
         self.update_trial(trial, params=dict(params), **values)
         self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
 
-    def move_trial(self, trial: int, state: TrialState, reason: str, **values: Any) -> None:
-        """Puts a trial into a state."""
+    def move_trial(
+        self, trial: int, state: TrialState, reason: str, *, group: int = 0, **values: Any
+    ) -> None:
+        """Puts a trial into a state, and into a trial group."""
         if state.is_finished:
             values["ended_at"] = func.now()
         self.update_trial(trial, state=state.value, reason=reason, **values)
@@ -190,6 +202,7 @@ class StudySession:
             state=state.value,
             reason=reason,
             decided_step=decided_step,
+            group=group,
         )
 
     def update_trial(self, trial: int, **values: Any) -> None:
@@ -266,8 +279,10 @@ class StudySession:
         ).one()
         return counts.preemptions, counts.ooms
 
-    def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
-        self._insert(schema.segments, id=segment_id, trial=trial, **values)
+    def start_segment(
+        self, segment_id: str, trial: int, *, width: Fraction, **values: Any
+    ) -> None:
+        self._insert(schema.segments, id=segment_id, trial=trial, units=float(width), **values)
         self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)
         self.event(
             EventKind.SEGMENT_STARTED,
@@ -275,6 +290,7 @@ class StudySession:
             segment=segment_id,
             from_step=values["from_step"],
             until_step=values["until_step"],
+            width=str(width),
         )
 
     def ask_segment(self, segment_id: str, decision: Decision) -> None:

@@ -111,6 +111,14 @@ class Trial:
         return MappingProxyType(self._place.assignment.resources)
 
     @property
+    def units(self) -> float:
+        """Units of its pool that this process was given: GPUs or places; a share is less than 1.
+
+        Another number after a resume is the doing of the study's allocator.
+        """
+        return self._place.assignment.resources.get("units", 1.0)
+
+    @property
     def fold(self) -> int | None:
         """The cross-validation fold, where the study has folds."""
         return self._place.assignment.fold

@@ -110,6 +110,22 @@ def upgrade() -> None:
     )
     op.create_index("events_in_order", "events", ["study_id", "id"], unique=False, schema="ledger")
     op.create_table(
+        "forecasts",
+        sa.Column("study_id", sa.Integer(), nullable=False),
+        sa.Column("trial", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("data", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
+        sa.UniqueConstraint("study_id", "trial"),
+        schema="ledger",
+    )
+    op.create_table(
         "leases",
         sa.Column("segment_id", sa.Text(), nullable=False),
         sa.Column("study_id", sa.Integer(), nullable=False),
@@ -183,6 +199,7 @@ def upgrade() -> None:
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
         sa.Column("provenance", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("units", sa.Double(), server_default="1", nullable=False),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
@@ -214,6 +231,8 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("params", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("parent", sa.Integer(), nullable=True),
+        sa.Column("wanted", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("cache_key", sa.Text(), nullable=True),
         sa.Column("served", postgresql.JSON(astext_type=sa.Text()), nullable=True),
