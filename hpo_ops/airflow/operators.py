@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow.code import unpack_code
 from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
@@ -84,7 +85,7 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(self.problem)
         try:
             config = self._study(context)
-        except StudyError as error:
+        except (StudyError, BadCodeError) as error:
             raise AirflowFailException(str(error)) from error
         request = StudyRequest(
             config=config.to_dict(),
@@ -139,6 +140,7 @@ class PrepareOperator(BaseOperator):
             source=source,
             folder=dags_folder(),
             runner=self.runner,
+            unpack=unpack_code,
         )
         store = config.checkpoints.store or default_store()
         if store is None:

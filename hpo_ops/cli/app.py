@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from hpo_ops import __version__
-from hpo_ops.cli import plan, simulate, whatif
+from hpo_ops.cli import plan, simulate, submit, whatif
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
@@ -23,7 +23,7 @@ from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_tab
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
-from hpo_ops.config import StudyError, load_study
+from hpo_ops.config import GENERIC_DAGS, StudyError, load_study
 from hpo_ops.stack import Stack, StackError, Update
 
 app = typer.Typer(
@@ -34,8 +34,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAG that takes a whole study, for each runner."""
 DAG_SECONDS = 90.0
 EXPECTED = (
     CommandError,
@@ -160,6 +158,9 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
     study = study.change(changes, source=given, is_running=False)
     whole = {**study.to_dict(), "flow": "rolling"} if not study.reproducible else study.to_dict()
     return Target(study.name, GENERIC_DAGS[study.runner], {"study": whole})
+
+
+app.command(epilog=submit.EPILOG)(submit.submit)
 
 
 @app.command(epilog="Examples: hpo status · hpo status digits --json")

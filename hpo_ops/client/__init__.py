@@ -1,6 +1,7 @@
 """The gateway's client and the shapes it speaks."""
 
 from hpo_ops.client.http import GatewayClient, SegmentClient
+from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Group,
@@ -29,6 +30,7 @@ __all__ = [
     "GatewayRefusedError",
     "GatewayUnreachableError",
     "Group",
+    "JobStatus",
     "Progress",
     "ReportPage",
     "Score",

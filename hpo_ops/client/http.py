@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
 
+from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Group,
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 PREFIX = "/hpo"
 """Where the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
+Files = Mapping[str, tuple[str, bytes]]
+"""Parts of a form: the name of a file and its content."""
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
 
@@ -52,8 +56,17 @@ class Transport:
         )
         self._http.headers["Authorization"] = f"Bearer {token}"
 
-    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
-        """Sends one request.
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        files: Files | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
+        """Sends one request, with a body or a form of files.
 
         Raises:
             GatewayUnreachableError: No answer, or one that says to try later.
@@ -63,7 +76,9 @@ class Transport:
         """
         query = {name: value for name, value in query.items() if value is not None}
         try:
-            answer = self._http.request(method, f"{API}{path}", json=body, params=query)
+            answer = self._http.request(
+                method, f"{API}{path}", json=body, files=files, headers=headers, params=query
+            )
         except httpx.TransportError as error:
             raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
         if answer.is_success:
@@ -229,6 +244,24 @@ class GatewayClient:
     def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def submit(
+        self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
+    ) -> JobStatus:
+        """Submits a job, with its code unless the job names an archive in the store."""
+        headers = {"Idempotency-Key": key} if key else None
+        if archive is None:
+            return JobStatus.from_dict(self.request("POST", "/jobs", dict(job), headers=headers))
+        files = {
+            "job": ("job.json", json.dumps(job).encode()),
+            "code": ("code.tar.gz", archive),
+        }
+        return JobStatus.from_dict(self.request("POST", "/jobs", files=files, headers=headers))
+
+    def job(self, name: str, run_id: str | None = None) -> JobStatus:
+        return JobStatus.from_dict(self.request("GET", f"/jobs/{name}", run_id=run_id))
 
     # -- reconciling -------------------------------------------------------------------------
 

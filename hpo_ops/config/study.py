@@ -46,6 +46,12 @@ SIMULATED_ONLY = ("pbt",)
 """Schedulers that ask for what live studies do not have; so do those that want forecasts."""
 
 
+GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that a generic DAG runs."""
+
+
 class Flow(StrEnum):
     """The two shapes of a study's DAG."""
 

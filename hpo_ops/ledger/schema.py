@@ -195,3 +195,17 @@ events = Table(
     _now(),
     Index("events_in_order", "study_id", "id"),
 )
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("dag_id", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("job", JSON, nullable=False),  # keeps the order of the ranges
+    Column("code", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    _now(),
+    Index("jobs_of_name", "name", "at"),
+)

@@ -42,6 +42,25 @@ def upgrade() -> None:
         schema="ledger",
     )
     op.create_table(
+        "jobs",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("dag_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("job", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("user", sa.Text(), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("key"),
+        schema="ledger",
+    )
+    op.create_index("jobs_of_name", "jobs", ["name", "at"], schema="ledger")
+    op.create_table(
         "checkpoints",
         sa.Column("study_id", sa.Integer(), nullable=False),
         sa.Column("trial", sa.Integer(), nullable=False),
