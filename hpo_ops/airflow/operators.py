@@ -20,6 +20,7 @@ from hpo_ops.airflow.connections import (
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
+from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.airflow.user_code import load_function
@@ -87,11 +88,15 @@ class PrepareOperator(BaseOperator):
             config = self._study(context)
         except (StudyError, BadCodeError) as error:
             raise AirflowFailException(str(error)) from error
+        repeat = read_repeat(context, config)
+        config = config.as_repeat(repeat.number)
         request = StudyRequest(
             config=config.to_dict(),
             dag_id=self.dag_id,
             run_id=context["run_id"],
             capacity=capacity_of(config),
+            experiment=repeat.experiment,
+            repeat=repeat.number,
         )
         try:
             study = connect_gateway().start_study(request)
@@ -106,6 +111,7 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(
                 f"the store {study.store} cannot be used: {error}"
             ) from error
+        start_repeats(context, repeat, config.repeats)
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:

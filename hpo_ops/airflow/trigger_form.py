@@ -22,6 +22,8 @@ from hpo_ops.config import (
     with_code_path,
 )
 
+REPEAT = "repeat"
+"""Key of a run that another run has started: which repeat of an experiment it is."""
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
 
@@ -29,6 +31,7 @@ _SECTIONS = {
     "trials": "Search",
     "parallelism": "Search",
     "seed": "Search",
+    "repeats": "Search",
     "reproducible": "Search",
     "metric.target": "When to stop",
     "budget.wall": "When to stop",
@@ -94,7 +97,7 @@ def read_trigger(
         StudyError: An unknown key, or a value that is not allowed.
     """
     known = (STUDY,) if config is None else OVERRIDABLE
-    if unknown := sorted(set(conf) - set(known)):
+    if unknown := sorted(set(conf) - {*known, REPEAT}):
         raise StudyError(
             source,
             [f"{key} is not a key of its form (keys: {', '.join(known)})" for key in unknown],

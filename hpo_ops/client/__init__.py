@@ -1,5 +1,6 @@
 """The gateway's client and the shapes it speaks."""
 
+from hpo_ops.client.experiments import Experiment, Repeat
 from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
@@ -26,12 +27,14 @@ from hpo_ops.client.segment import (
 
 __all__ = [
     "Best",
+    "Experiment",
     "GatewayClient",
     "GatewayRefusedError",
     "GatewayUnreachableError",
     "Group",
     "JobStatus",
     "Progress",
+    "Repeat",
     "ReportPage",
     "Score",
     "SegmentClient",

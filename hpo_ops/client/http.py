@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from hpo_ops.client.experiments import Experiment
 from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
@@ -197,6 +198,9 @@ class GatewayClient:
 
     def progress(self, study_id: int) -> Progress:
         return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))
+
+    def experiment(self, study_id: int) -> Experiment:
+        return Experiment.from_dict(self.request("GET", f"/studies/{study_id}/experiment"))
 
     def trials(self, study_id: int) -> list[TrialSummary]:
         answer = self.request("GET", f"/studies/{study_id}/trials")

@@ -16,12 +16,16 @@ class StudyRequest(Message):
 
     Attributes:
         capacity: What the nodes of its pool have, where someone could look.
+        experiment: The DAG run of the first repeat, where it is one of several.
+        repeat: Which of them it is.
     """
 
     config: dict[str, Any]
     dag_id: str
     run_id: str
     capacity: float | None = None
+    experiment: str | None = None
+    repeat: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

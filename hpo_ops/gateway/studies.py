@@ -52,7 +52,12 @@ class Studies(Segments):
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
-            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+            config,
+            run_id=request.run_id,
+            dag_id=request.dag_id,
+            capacity=request.capacity,
+            experiment=request.experiment,
+            repeat=request.repeat,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)

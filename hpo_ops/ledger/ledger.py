@@ -50,6 +50,8 @@ class Ledger:
         run_id: str,
         dag_id: str,
         capacity: float | None = None,
+        experiment: str | None = None,
+        repeat: int = 0,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -58,6 +60,8 @@ class Ledger:
             run_id: Its DAG run.
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
+            experiment: The DAG run of the first repeat, where it is one of several.
+            repeat: Which of them it is.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -71,6 +75,8 @@ class Ledger:
                     dag_id=dag_id,
                     config=config.to_dict(),
                     pool=config.pool,
+                    experiment=experiment,
+                    repeat=repeat,
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -101,6 +107,19 @@ class Ledger:
             which = name if run_id is None else f"{name} with the run {run_id}"
             raise UnknownStudyError(f"there is no study {which}")
         return _record(row)
+
+    def repeats(self, record: StudyRecord) -> list[StudyRecord]:
+        """The studies of a study's experiment, by repeat; itself alone where it has none."""
+        table = schema.studies
+        if record.experiment is None:
+            return [record]
+        query = (
+            select(table)
+            .where(table.c.name == record.name, table.c.experiment == record.experiment)
+            .order_by(table.c.repeat)
+        )
+        with self.engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query)]
 
     def get(self, study_id: int) -> StudyRecord:
         """A study by its id."""
@@ -191,6 +210,8 @@ def _record(row: Row[Any]) -> StudyRecord:
         started_at=values["at"],
         ended_at=values["ended_at"],
         result=values["result"],
+        experiment=values["experiment"],
+        repeat=values["repeat"],
     )
 
 

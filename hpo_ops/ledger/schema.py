@@ -47,6 +47,8 @@ studies = Table(
     Column("dag_id", Text, nullable=False),
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
+    Column("experiment", Text),  # the DAG run of the first repeat
+    Column("repeat", Integer, nullable=False, server_default="0"),
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),

@@ -51,6 +51,8 @@ class StudyRecord:
     started_at: datetime
     ended_at: datetime | None
     result: Mapping[str, Any] | None
+    experiment: str | None = None
+    repeat: int = 0
 
     @property
     def key(self) -> str:

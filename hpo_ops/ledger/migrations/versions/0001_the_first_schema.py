@@ -27,6 +27,8 @@ def upgrade() -> None:
         sa.Column("dag_id", sa.Text(), nullable=False),
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("pool", sa.Text(), nullable=False),
+        sa.Column("experiment", sa.Text(), nullable=True),
+        sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
