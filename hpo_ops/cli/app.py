@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hpo_ops import __version__
-from hpo_ops.cli import compare, experiment, plan, simulate, submit, whatif
+from hpo_ops.cli import compare, experiment, importing, plan, simulate, submit, whatif
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
@@ -143,6 +143,7 @@ def _show_end(session: Session, progress: Progress) -> None:
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.command(epilog=experiment.EPILOG)(experiment.experiment)
 app.command(epilog=compare.EPILOG)(compare.compare)
+app.command("import", epilog=importing.EPILOG)(importing.import_)
 
 
 @app.command(epilog="Examples: hpo status · hpo status digits --json")

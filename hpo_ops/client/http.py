@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from hpo_ops.client.experiments import Experiment
+from hpo_ops.client.imports import Imported, ImportRequest
 from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
@@ -249,7 +250,7 @@ class GatewayClient:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
 
-    # -- jobs --------------------------------------------------------------------------------
+    # -- jobs, imports -----------------------------------------------------------------------
 
     def submit(
         self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
@@ -266,6 +267,9 @@ class GatewayClient:
 
     def job(self, name: str, run_id: str | None = None) -> JobStatus:
         return JobStatus.from_dict(self.request("GET", f"/jobs/{name}", run_id=run_id))
+
+    def import_trials(self, request: ImportRequest) -> Imported:
+        return Imported.from_dict(self.request("POST", "/imports", request.to_dict()))
 
     # -- reconciling -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, OperationalError
 
 from hpo_ops import __version__
-from hpo_ops.gateway import experiments, job_routes, reconcile_routes, routes
+from hpo_ops.gateway import experiments, imports, job_routes, reconcile_routes, routes
 from hpo_ops.gateway.access import Doorkeeper, Login
 from hpo_ops.gateway.jobs import ConflictError, Jobs, Platform
 from hpo_ops.gateway.segments import SegmentOverError
@@ -54,6 +54,7 @@ def create_app(
         routes.people,
         job_routes.jobs,
         experiments.experiments,
+        imports.imports,
         reconcile_routes.reconciling,
     ):
         app.include_router(router, prefix="/api/v1")
