@@ -196,6 +196,25 @@ def test_what_does_not_fit_is_said_before_anything_runs(lab: Lab) -> None:
     assert lab.web.get(f"{URL}/SampleModel", headers=LOGIN).status_code == 404
 
 
+def test_a_strategy_may_be_a_class_of_the_archive(lab: Lab) -> None:
+    search = """
+class Search:
+    def sample_hyperparameter_candidates(self, n):
+        return [{"x": 1, "y": 3}] * n
+    def update_state(self, candidates, validation_scores):
+        pass
+"""
+    code = archive({**CODE, "modelpkg/search.py": search})
+    own = {**SMALL, "strategy": "modelpkg.search:Search"}
+    assert lab.post(own, code).status_code == 201
+    conf = next(iter(lab.runs.started.values()))
+    assert conf["study"]["sampler"]["name"] == "modelpkg.search:Search"
+    missing = {**own, "jobname": "other", "strategy": "modelpkg.none:Search"}
+    answer = lab.post(missing, code)
+    assert answer.status_code == 422
+    assert "strategy is 'modelpkg.none:Search'" in answer.json()["detail"]
+
+
 def test_an_archive_that_cannot_be_trusted_is_not_kept(lab: Lab) -> None:
     answer = lab.post(code=archive({"../evil.py": "", **CODE}, with_folders=False))
     assert answer.status_code == 422
