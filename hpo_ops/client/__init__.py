@@ -5,6 +5,7 @@ from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -27,6 +28,7 @@ from hpo_ops.client.segment import (
 
 __all__ = [
     "Best",
+    "Ending",
     "Experiment",
     "GatewayClient",
     "GatewayRefusedError",
