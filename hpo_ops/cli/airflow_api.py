@@ -10,8 +10,6 @@ import httpx
 
 from hpo_ops.cli.errors import CommandError
 
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAG that takes a whole study, for each runner."""
 _PAGE = 100  # the most that Airflow gives by default
 
 

@@ -59,6 +59,8 @@ class Studies(Segments):
             dag_id=request.dag_id,
             capacity=request.capacity,
             origin=request.origin,
+            experiment=request.experiment,
+            repeat=request.repeat,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
