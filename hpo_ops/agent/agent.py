@@ -86,6 +86,11 @@ class Agent:
         return self._control
 
     @property
+    def is_in_a_hurry(self) -> bool:
+        """Whether it was given a time by which everything must be out."""
+        return self._give_up_at < math.inf
+
+    @property
     def is_refused(self) -> bool:
         """Whether the gateway refused the token: nothing more is sent."""
         return self._is_refused
@@ -123,8 +128,8 @@ class Agent:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
         """
         self.flush()
-        result = self._judge(exit_code)
-        self._tell(result)
+        result = self.judge(exit_code)
+        self.tell(result)
         return result
 
     def flush(self) -> None:
@@ -238,7 +243,13 @@ class Agent:
             control.reason,
         )
 
-    def _judge(self, exit_code: int | None) -> Result:
+    def judge(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
+        """How the segment ended.
+
+        Args:
+            exit_code: As for `finish`.
+            was_told_to_go: Whether the training's container was told to go while it was at work.
+        """
         step = self._reports.last_step
         if self._failure is not None:
             return Result(
@@ -256,9 +267,11 @@ class Agent:
             step=step,
             has_reports=self._reports.has_any,
             last_line=read_last_line(self._workspace.log),
+            was_told_to_go=was_told_to_go,
         )
 
-    def _tell(self, result: Result) -> None:
+    def tell(self, result: Result) -> None:
+        """Tells the gateway how the segment ended, in the time allowed."""
         while not self._is_refused:
             try:
                 self._gateway.finish(result)

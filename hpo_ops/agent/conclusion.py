@@ -26,6 +26,7 @@ def conclude(
     step: int,
     has_reports: bool,
     last_line: str = "",
+    was_told_to_go: bool = False,
 ) -> Result:
     """Judges how a segment ended.
 
@@ -37,11 +38,16 @@ def conclude(
         step: The last step with a good report.
         has_reports: Whether there was a good report in this segment.
         last_line: The last line of the log.
+        was_told_to_go: Whether the training's container was told to go while it was at work.
     """
 
     def result(outcome: Outcome, reason: str) -> Result:
         return Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
 
+    is_asked = control.action in ASKED
+    is_whole = is_asked or step == assignment.until_step
+    if was_told_to_go and not _is_own_end(exit_code, said, is_asked=is_asked, is_whole=is_whole):
+        return result(Outcome.PREEMPTED, "told to go")
     if said is not None and said.outcome is Outcome.FAILED:
         return result(Outcome.FAILED, said.reason)
     number = _signal_number(exit_code)
@@ -54,12 +60,26 @@ def conclude(
         return result(said.outcome, said.reason)
     if said is None and exit_code is None:
         return result(Outcome.FAILED, "the training left neither a result nor an exit code")
-    if said is None and control.action in ASKED and step != assignment.until_step:
+    if said is None and is_asked and step != assignment.until_step:
         return result(ASKED[control.action], control.reason)
     if not has_reports and step == 0:
         names = ", ".join(assignment.metrics)
         return result(Outcome.FAILED, f"the training ended without reporting {names}")
     return result(Outcome.COMPLETED, said.reason if said is not None else "")
+
+
+def _is_own_end(
+    exit_code: int | None, said: Result | None, *, is_asked: bool, is_whole: bool
+) -> bool:
+    """Whether a training that was told to go had come to its end, or to where it was to pause.
+
+    One that saves on SIGTERM may leave with any exit code, 0 as well.
+    """
+    if said is not None:
+        return said.outcome not in (Outcome.FAILED, Outcome.PREEMPTED)
+    if exit_code == 0:
+        return is_whole
+    return is_asked and _signal_number(exit_code) is not None
 
 
 def read_result(path: Path) -> Result | None:

@@ -20,7 +20,7 @@ from hpo_ops.agent.restoring import with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
-from hpo_ops.protocol import Assignment, Workspace
+from hpo_ops.protocol import Assignment, Outcome, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -158,16 +158,19 @@ def run(segment: Segment) -> None:
         "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
-    while not training.has_ended:
+    # One that has not started when the pod is told to go, for want of its image, never will.
+    while not training.has_ended and (training.has_started or not agent.is_in_a_hurry):
         if not agent.pump():
             time.sleep(POLL_SECONDS)
         training.check(agent.control, time.monotonic())
         logs.ship_if_due(time.monotonic())
-    if training.was_killed:
+    agent.flush()
+    is_told = training.was_told_to_go
+    result = agent.judge(training.exit_code, was_told_to_go=is_told)
+    if training.was_killed or (is_told and result.outcome is Outcome.PREEMPTED):
         # By the kernel, for its memory, or by Kubernetes: it knows why, and the task asks it.
-        agent.flush()
-        logger.info("the training was killed")
+        logger.info("the training was %s", "told to go" if is_told else "killed")
     else:
-        result = agent.finish(training.exit_code)
+        agent.tell(result)
         logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)
     logs.finish(LOG_SECONDS)

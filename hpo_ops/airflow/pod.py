@@ -26,7 +26,7 @@ from hpo_ops.airflow.trial import TrialTask, assigned
 from hpo_ops.client import GatewayClient, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Result
-from hpo_ops.runners.pod_status import PodStatus, read_status
+from hpo_ops.runners.pod_status import Phase, PodStatus, read_status
 from hpo_ops.runners.pods import (
     SEGMENT_LABEL,
     SegmentPod,
@@ -34,6 +34,7 @@ from hpo_ops.runners.pods import (
     agent_image,
     build_pod,
     training_image,
+    trial_labels,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     ) -> None:
         assignment = assigned(turn)
         settings = PodSettings.of(study, turn)
-        namespace = settings.pod.namespace or self.hook.get_namespace() or "default"
+        namespace = self._namespace_of(study)
         pod = self.find_segment(namespace, assignment.segment)
         if pod is None:
             pod = self._start(study, turn, settings, namespace, context)
@@ -115,6 +116,11 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             self.delete(pod, is_lost=status.is_lost)
         self.execute(context)
 
+    def end(self, context: Context, turn: Turn) -> None:
+        if context["ti"].try_number > 1:
+            self._delete_ended(StudyHandle.from_dict(self.study))
+        TrialTask.end(self, context, turn)
+
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
     ) -> Result:
@@ -137,6 +143,20 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             namespace, label_selector=f"{SEGMENT_LABEL}={segment}"
         ).items
         return found[0] if found else None
+
+    def _namespace_of(self, study: StudyHandle) -> str:
+        return Pod(**study.pod).namespace or self.hook.get_namespace() or "default"
+
+    def _delete_ended(self, study: StudyHandle) -> None:
+        """Deletes the pods of this trial that a try before this one did not live to delete."""
+        labels = trial_labels(study.name, study.run_id, self.number)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        found = self.client.list_namespaced_pod(
+            self._namespace_of(study), label_selector=selector
+        ).items
+        for pod in found:
+            if read_status(pod, datetime.now(UTC)).phase is Phase.ENDED:
+                self.delete(pod, is_lost=False)
 
     def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
         """Deletes a pod that has ended; one on a node that is gone without waiting for it."""

@@ -70,7 +70,7 @@ class TrialTask(BaseOperator):
                 self._announce(turn)
                 self.run_segment(gateway, study, turn, context)
             elif turn.kind is TurnKind.DONE:
-                return self._end(context, turn)
+                return self.end(context, turn)
             elif turn.is_next and time.monotonic() < give_up_at:
                 time.sleep(SPARE_POLL_SECONDS)
             else:
@@ -115,7 +115,8 @@ class TrialTask(BaseOperator):
             result.reason or "its end",
         )
 
-    def _end(self, context: Context, turn: Turn) -> None:
+    def end(self, context: Context, turn: Turn) -> None:
+        """Hands the score on, and ends as the trial did."""
         score = turn.score
         if score is None:
             raise ValueError("the gateway said done, but not how")

@@ -15,6 +15,8 @@ PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""
 LOST_SECONDS = 30.0
 """After the grace period of a pod that was told to go: its node does not answer any more."""
+LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
+"""Of containers that were gone when their node came back: nobody saw how they ended."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
@@ -135,6 +137,9 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         )
     if training is None:
         return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
+    if training.reason in LOST_REASONS:
+        reason = "its container was lost: its node was started again"
+        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED)
     if training.reason == "OOMKilled":
         limit = _memory_limit(pod)
         reason = f"{OUT_OF_MEMORY}: it needed more than {limit}" if limit else OUT_OF_MEMORY
@@ -177,7 +182,9 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
     told = _last_words(said)
     reason = f"{work} failed: {told}" if told else f"{work} failed"
     # Restoring is ours, and worth another try; the rest is what the study asks for.
-    is_preempted = name == RESTORE or end.exit_code in PREEMPTED_EXIT_CODES
+    is_preempted = (
+        name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
+    )
     outcome = Outcome.PREEMPTED if is_preempted else Outcome.FAILED
     return PodStatus(Phase.ENDED, reason, outcome, said=said)
 

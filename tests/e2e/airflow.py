@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +23,15 @@ PATIENCE = 400.0
 """Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
 
-def wait_for(question: Callable[[], Any], *, what: str, seconds: float = PATIENCE) -> Any:
+def wait_for(
+    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 0.2
+) -> Any:
     """Asks until the answer is true, and returns it."""
     give_up_at = time.monotonic() + seconds
     while not (answer := question()):
         if time.monotonic() > give_up_at:
             raise AssertionError(f"waited {seconds:g} s in vain for {what}")
-        time.sleep(0.2)
+        time.sleep(every)
     return answer
 
 
@@ -87,6 +91,22 @@ class Lab:
             for task in ("prepare", "publish"):
                 print(task, "of", name, "says:", self.airflow.failure_of(name, run_id, task))
         return state
+
+    def hpo(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command as a person would, against the stack."""
+        address = {
+            "HPO_URL": self.stack.url,
+            "HPO_USERNAME": self.stack.username,
+            "HPO_PASSWORD": self.stack.password,
+        }
+        return subprocess.run(
+            [sys.executable, "-c", "from hpo_ops.cli import main; main()", *arguments],
+            env={**self.stack.environment(), **address, "COLUMNS": "200", **environment},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     def study(self, name: str, run_id: str) -> Progress:
         return self.session.study(name, run_id)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.availability import ClusterUnavailableError, is_required
 from tests.cluster.cluster import Cluster, running_cluster
+from tests.k8s.lab import PodLab, pod_lab
 from tests.k8s.pods import Pods
+from tests.k8s.stories import Story, telling
 
 _HERE = Path(__file__).parent
 
@@ -48,6 +51,22 @@ def pods(cluster: Cluster, namespace: str) -> Iterator[Pods]:
     made = Pods(cluster, namespace)
     yield made
     made.remove_all()
+
+
+@pytest.fixture(scope="session")
+def lab(cluster: Cluster) -> Iterator[PodLab]:
+    """One stack, and one namespace, for the studies of all modules."""
+    with cluster.namespace("studies") as name, pod_lab(cluster, name) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def told(lab: PodLab, request: pytest.FixtureRequest) -> Iterator[dict[Story, Future[None]]]:
+    """The stories of all modules, begun together."""
+    if lab.cluster.local is None:
+        pytest.skip("only our own cluster has these pools, and nodes to lose")
+    with telling(lab, request.session.items) as begun:
+        yield begun
 
 
 @pytest.fixture

@@ -99,6 +99,11 @@ def test_a_pod_is_at_work_until_its_agent_has_ended() -> None:
             "restoring failed: no such bucket",
         ),
         ({"base": ended(0)}, Outcome.PREEMPTED, "its agent ended without a word"),
+        (
+            {"base": ended(255, "Unknown")},
+            Outcome.PREEMPTED,
+            "its container was lost: its node was started again",
+        ),
     ],
 )  # fmt: skip
 def test_whose_fault_an_end_was(options: dict[str, Any], outcome: Outcome, reason: str) -> None:
@@ -150,6 +155,7 @@ hint: see above
         ),
         (ended(1), Outcome.FAILED, "installing packages failed"),
         (ended(143), Outcome.PREEMPTED, "installing packages failed"),
+        (ended(255, "Unknown"), Outcome.PREEMPTED, "installing packages failed"),
         (
             ended(137, "OOMKilled"),
             Outcome.FAILED,
