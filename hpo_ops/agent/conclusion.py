@@ -45,8 +45,7 @@ def conclude(
         return Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
 
     is_asked = control.action in ASKED
-    is_whole = is_asked or step == assignment.until_step
-    if was_told_to_go and not _is_own_end(exit_code, said, is_asked=is_asked, is_whole=is_whole):
+    if was_told_to_go and not is_asked and not _is_whole(exit_code, said, assignment, step):
         return result(Outcome.PREEMPTED, "told to go")
     if said is not None and said.outcome is Outcome.FAILED:
         return result(Outcome.FAILED, said.reason)
@@ -68,18 +67,19 @@ def conclude(
     return result(Outcome.COMPLETED, said.reason if said is not None else "")
 
 
-def _is_own_end(
-    exit_code: int | None, said: Result | None, *, is_asked: bool, is_whole: bool
+def _is_whole(
+    exit_code: int | None, said: Result | None, assignment: Assignment, step: int
 ) -> bool:
-    """Whether a training that was told to go had come to its end, or to where it was to pause.
+    """Whether a training that was told to go had come to its end all the same.
 
-    One that saves on SIGTERM may leave with any exit code, 0 as well.
+    One that saves on SIGTERM may leave with any exit code, 0 as well, and the SDK then takes it
+    for done: where it was told how far to go, that counts.
     """
-    if said is not None:
-        return said.outcome not in (Outcome.FAILED, Outcome.PREEMPTED)
-    if exit_code == 0:
-        return is_whole
-    return is_asked and _signal_number(exit_code) is not None
+    if exit_code != 0 or (said is not None and said.outcome is not Outcome.COMPLETED):
+        return False
+    if assignment.until_step is None:
+        return said is not None
+    return step >= assignment.until_step
 
 
 def read_result(path: Path) -> Result | None:

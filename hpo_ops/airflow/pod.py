@@ -155,16 +155,21 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             self._namespace_of(study), label_selector=selector
         ).items
         for pod in found:
-            if read_status(pod, datetime.now(UTC)).phase is Phase.ENDED:
-                self.delete(pod, is_lost=False)
+            status = read_status(pod, datetime.now(UTC))
+            if status.phase is Phase.ENDED:
+                self.delete(pod, is_lost=status.is_lost)
 
     def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
-        """Deletes a pod that has ended; one on a node that is gone without waiting for it."""
+        """Deletes a pod that has ended; without waiting for its node where nothing runs there.
+
+        A node that was told to end a pod may take long to say that it has, or be lost meanwhile.
+        """
+        is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
         try:
             self.client.delete_namespaced_pod(
                 pod.metadata.name,
                 pod.metadata.namespace,
-                grace_period_seconds=0 if is_lost else None,
+                grace_period_seconds=0 if is_over else None,
             )
         except ApiException as error:
             if error.status != 404:

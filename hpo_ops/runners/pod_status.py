@@ -19,6 +19,7 @@ LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
 """Of containers that were gone when their node came back: nobody saw how they ended."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
+_FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
 """What our init containers do."""
 
@@ -94,6 +95,18 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
         reason, is_hopeless = _what_it_waits_for(status)
         return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
     return PodStatus(Phase.RUNNING)
+
+
+def telling_reason(before: str, now: str) -> str:
+    """What to say of a pod that waits, of what it waited for before and waits for now.
+
+    Between two tries to pull an image Kubernetes says that it waits, not what went wrong.
+
+    >>> telling_reason("ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image")
+    'ErrImagePull: no such host'
+    """
+    is_told = before.startswith(_FAILED_PULL) and now.startswith(_WAITS_TO_PULL)
+    return before if is_told else now
 
 
 def _agent_has_ended(status: Any, containers: dict[str, Any]) -> bool:

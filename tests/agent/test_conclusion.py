@@ -73,13 +73,15 @@ def test_how_a_segment_ended(
         (1, None, GO, 3, Outcome.PREEMPTED),
         (1, BROKEN, GO, 3, Outcome.PREEMPTED),
         (143, None, GO, 3, Outcome.PREEMPTED),
-        (1, None, PAUSE, 3, Outcome.PREEMPTED),
+        (0, DONE, GO, 3, Outcome.PREEMPTED),
+        (1, DONE, GO, 9, Outcome.PREEMPTED),
         # It was about to leave anyway.
         (0, DONE, GO, 9, Outcome.COMPLETED),
         (0, None, GO, 9, Outcome.COMPLETED),
         (0, PAUSED, PAUSE, 3, Outcome.PAUSED),
         (0, None, PAUSE, 3, Outcome.PAUSED),
         (143, None, STOP, 3, Outcome.STOPPED),
+        (1, None, PAUSE, 3, Outcome.FAILED),
     ],
 )
 def test_a_training_that_is_told_to_go_has_not_failed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import yaml
 
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.cli.airflow_api import AirflowApi
+from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.session import Address, Session
 from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
@@ -63,8 +65,15 @@ class Lab:
         }
         path = self.stack.dags / "studies" / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data), encoding="utf-8")
+        self._read_studies_now()
         self.airflow.wait_for_dag(name, seconds=PATIENCE)
         return name
+
+    def _read_studies_now(self) -> None:
+        """Asks Airflow to read the studies again, which it does by itself every 10 s."""
+        with contextlib.suppress(LookupError, CommandError):  # not read yet, or asked already
+            token = self.airflow.request("GET", "/dags/hpo_study")["file_token"]
+            self.airflow.request("PUT", f"/parseDagFile/{token}")
 
     def trigger(self, name: str) -> str:
         """Triggers a study through Airflow's REST API."""

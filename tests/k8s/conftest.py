@@ -10,9 +10,12 @@ import pytest
 
 from tests.cluster.availability import ClusterUnavailableError, is_required
 from tests.cluster.cluster import Cluster, running_cluster
-from tests.k8s.lab import PodLab, pod_lab
-from tests.k8s.pods import Pods
-from tests.k8s.stories import Story, telling
+
+pytest.register_assert_rewrite("tests.k8s.lab")
+
+from tests.k8s.lab import PodLab, pod_lab  # noqa: E402, what it asserts is to be told
+from tests.k8s.pods import Pods  # noqa: E402
+from tests.k8s.stories import Story, begin  # noqa: E402
 
 _HERE = Path(__file__).parent
 
@@ -61,12 +64,11 @@ def lab(cluster: Cluster) -> Iterator[PodLab]:
 
 
 @pytest.fixture(scope="session")
-def told(lab: PodLab, request: pytest.FixtureRequest) -> Iterator[dict[Story, Future[None]]]:
+def told(lab: PodLab, request: pytest.FixtureRequest) -> dict[Story, Future[None]]:
     """The stories of all modules, begun together."""
     if lab.cluster.local is None:
         pytest.skip("only our own cluster has these pools, and nodes to lose")
-    with telling(lab, request.session.items) as begun:
-        yield begun
+    return begin(lab, request.session.items)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ together, a few at a time, and each test waits for the end of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 import pytest
 
@@ -24,8 +24,7 @@ def each(stories: Sequence[Story]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(PARAMETER, stories, ids=lambda story: story.__name__)
 
 
-@contextmanager
-def telling(lab: PodLab, items: Sequence[pytest.Item]) -> Iterator[dict[Story, Future[None]]]:
+def begin(lab: PodLab, items: Sequence[pytest.Item]) -> dict[Story, Future[None]]:
     """Begins the stories of the tests that were chosen."""
     chosen = [
         item.callspec.params[PARAMETER]
@@ -34,8 +33,17 @@ def telling(lab: PodLab, items: Sequence[pytest.Item]) -> Iterator[dict[Story, F
         and hasattr(item, "callspec")
         and PARAMETER in item.callspec.params
     ]
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="story") as pool:
-        try:
-            yield {story: pool.submit(story, lab) for story in chosen}
-        finally:
-            pool.shutdown(cancel_futures=True)
+    places = threading.Semaphore(AT_ONCE)
+    told: dict[Story, Future[None]] = {story: Future() for story in chosen}
+
+    def tell(story: Story) -> None:
+        with places:
+            try:
+                told[story].set_result(story(lab))
+            except BaseException as error:  # noqa: BLE001, raised in the story's test
+                told[story].set_exception(error)
+
+    for story in chosen:
+        # None keeps a run that was interrupted from its end.
+        threading.Thread(target=tell, args=(story,), name=story.__name__, daemon=True).start()
+    return told

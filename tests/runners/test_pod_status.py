@@ -7,7 +7,7 @@ import pytest
 from kubernetes import client as k8s
 
 from hpo_ops.protocol import Outcome
-from hpo_ops.runners.pod_status import LOST_SECONDS, Phase, PodStatus, read_status
+from hpo_ops.runners.pod_status import LOST_SECONDS, Phase, PodStatus, read_status, telling_reason
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -137,6 +137,13 @@ def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
     # The agent runs already, the training's image is still being pulled.
     half = read("Running", base=waits("ContainerCreating"), agent=RUNNING)
     assert half.phase is Phase.PENDING
+
+
+def test_what_went_wrong_with_an_image_is_told_between_two_tries_to_pull_it() -> None:
+    wrong, waits_on = "ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image"
+    assert telling_reason("", waits_on) == waits_on
+    assert telling_reason(wrong, waits_on) == wrong
+    assert telling_reason(wrong, "its containers are being started").startswith("its containers")
 
 
 NO_SUCH = """ERROR: Could not find a version that satisfies the requirement nosuch
