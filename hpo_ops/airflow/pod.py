@@ -118,7 +118,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
     def end(self, context: Context, turn: Turn) -> None:
         if context["ti"].try_number > 1:
-            self._delete_ended(StudyHandle.from_dict(self.study))
+            try:
+                self._delete_ended(StudyHandle.from_dict(self.study))
+            except ApiException as error:
+                self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
         TrialTask.end(self, context, turn)
 
     def _judge(

@@ -18,6 +18,8 @@ from tests.k8s.pods import Pods  # noqa: E402
 from tests.k8s.stories import Story, begin  # noqa: E402
 
 _HERE = Path(__file__).parent
+SECONDS = 1200
+"""For a test with all that it waits for: on a busy machine a stack takes minutes to start."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.k8s)
+            item.add_marker(pytest.mark.timeout(SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -67,10 +67,12 @@ def test_trials_whose_pods_are_deleted_go_on_where_they_were(lab: PodLab) -> Non
     delays = {number: rng.uniform(0, 8) for number in range(count)}
     due: dict[int, float] = {}
     hit: set[int] = set()
+    nodes: set[str] = set()
 
     def hunt() -> bool:
         for pod in lab.pods(name):
             number = int(pod.metadata.labels["hpo-ops/trial"])
+            nodes.update([pod.spec.node_name] if pod.spec.node_name else [])
             if number in hit or pod.status.phase not in ("Pending", "Running"):
                 continue
             if time.monotonic() >= due.setdefault(number, time.monotonic() + delays[number]):
@@ -93,6 +95,8 @@ def test_trials_whose_pods_are_deleted_go_on_where_they_were(lab: PodLab) -> Non
         # The training keeps in its checkpoint which steps it took: each once.
         assert ALL_STEPS in lab.training_log(study, trial.trial)
     lab.assert_resumed_well(study)
+    # Without GPUs none was placed where there are some.
+    assert nodes <= set(lab.cluster.pools["cpu"])
 
 
 def test_killing_what_airflow_consists_of_loses_nothing(lab: PodLab) -> None:

@@ -11,6 +11,7 @@ import psutil
 from kubernetes.client import V1Pod
 from sqlalchemy import create_engine, func, insert, select
 
+from hpo_ops.client import Progress
 from hpo_ops.core.reconcile import YOUNG_SECONDS
 from hpo_ops.ledger.schema import leases, segments
 from hpo_ops.runners.pods import AGENT, MANAGED_BY, SEGMENT_LABEL, TRAINING
@@ -125,49 +126,66 @@ def a_store_that_hangs_holds_up_neither_the_training_nor_its_reports(lab: PodLab
     assert best.step == 9
 
 
-def what_a_deleted_run_leaves_behind_is_found_and_repaired(lab: PodLab) -> None:
+def what_a_deleted_dag_leaves_behind_is_found_and_repaired(lab: PodLab) -> None:
     """By `hpo doctor`, which says it, and by the DAG `hpo_reconcile`, which repairs it."""
-    name = lab.add_pod_study("k8s_orphan", **ONE, space=pace(60.0))
-    run_id = lab.trigger(name)
-    wait_for(lambda: lab.pods(name), what="the pod")
-    (pod,) = lab.pods(name)
-    study = lab.study(name, run_id)
-    delete_run(lab, name, run_id)
-    stray = make_leftovers(lab, study.id)
+    deleted, marked = start_two_that_go_on(lab, "k8s_deleted_dag", "k8s_marked_run")
+    (orphan,) = lab.pods("k8s_deleted_dag")
+    lab.airflow.request("DELETE", "/dags/k8s_deleted_dag")
+    # Marked as failed, a run still closes its study: the pod ends, but nobody deletes it.
+    path = f"/dags/k8s_marked_run/dagRuns/{marked.run_id}"
+    lab.airflow.request("PATCH", path, json={"state": "failed"})
+    assert lab.wait("k8s_marked_run", marked.run_id) == "failed"
+    assert lab.session.gateway.progress(marked.id).state == "ended"
+    stray = make_leftovers(lab, deleted.id)
     time.sleep(YOUNG_SECONDS)  # What is younger may still be being made.
 
     findings = doctor(lab)
-    mine = [item for item in findings if is_of(item, study.id, stray)]
-    assert [item["repair"] for item in mine] == [
-        "end study",
-        "free lease",
-        "delete pod",
-        "delete pod",
-    ]
-    assert "its DAG run does not exist any more" in mine[0]["text"]
-    assert pod.metadata.name in mine[2]["text"] + mine[3]["text"]
     # What the other stories have at work is none of its business.
-    assert findings == mine
+    assert all(is_of(item, {deleted.id, marked.id}, stray) for item in findings)
+    assert {(item["repair"], item["study_id"]) for item in findings} == {
+        ("end study", deleted.id),
+        ("free lease", deleted.id),
+        ("delete pod", deleted.id),
+        ("delete pod", marked.id),
+        ("delete pod", None),
+    }
+    texts = " ".join(item["text"] for item in findings)
+    assert "its DAG run does not exist any more" in texts
+    assert orphan.metadata.name in texts
 
     reconcile(lab)
-    assert lab.session.gateway.progress(study.id).state == "ended"
-    wait_for(lambda: not lab.pods(name), what="the orphan to go")
+    assert lab.session.gateway.progress(deleted.id).state == "ended"
+    wait_for(
+        lambda: not lab.pods("k8s_deleted_dag") and not lab.pods("k8s_marked_run"),
+        what="the pods to go",
+    )
     with create_engine(lab.stack.ledger_url).connect() as ledger:
-        held = select(func.count()).where(leases.c.study_id == study.id)
+        held = select(func.count()).where(leases.c.study_id == deleted.id)
         assert ledger.execute(held).scalar() == 0
     # What the ledger has never heard of may be someone else's: only told.
-    (left,) = [item for item in doctor(lab) if is_of(item, study.id, stray)]
-    assert left["is_unknown"]
-    (left,) = [item for item in doctor(lab, "--fix", "--unknown") if is_of(item, study.id, stray)]
+    (left,) = doctor(lab)
+    assert (left["segment"], left["is_unknown"]) == (stray, True)
+    (left,) = doctor(lab, "--fix", "--unknown")
     assert left["is_repaired"]
-    assert not [item for item in doctor(lab) if is_of(item, study.id, stray)]
+    assert doctor(lab) == []
 
 
-def delete_run(lab: PodLab, name: str, run_id: str) -> None:
-    """As a person does it, to whom Airflow says to mark it failed first."""
-    path = f"/dags/{name}/dagRuns/{run_id}"
-    lab.airflow.request("PATCH", path, json={"state": "failed"})
-    lab.airflow.request("DELETE", path)
+def start_two_that_go_on(lab: PodLab, *names: str) -> list[Progress]:
+    """Studies whose trials train and do not end by themselves."""
+    runs = []
+    for name in names:
+        lab.add_pod_study(name, **ONE, space=pace(600.0), grace=2)
+        runs.append((name, lab.trigger(name)))
+
+    def are_deferred() -> bool:
+        return all(
+            any(item["state"] == "deferred" for item in find_trial_tasks(lab, name, run_id))
+            and any(pod.status.phase == "Running" for pod in lab.pods(name))
+            for name, run_id in runs
+        )
+
+    wait_for(are_deferred, what="the pods")
+    return [lab.study(name, run_id) for name, run_id in runs]
 
 
 def make_leftovers(lab: PodLab, study_id: int) -> str:
@@ -190,8 +208,8 @@ def make_leftovers(lab: PodLab, study_id: int) -> str:
     return stray
 
 
-def is_of(finding: dict[str, Any], study_id: int, stray: str) -> bool:
-    return finding["study_id"] == study_id or finding["segment"] == stray
+def is_of(finding: dict[str, Any], study_ids: set[int], stray: str) -> bool:
+    return finding["study_id"] in study_ids or finding["segment"] == stray
 
 
 def doctor(lab: PodLab, *options: str) -> list[dict[str, Any]]:
@@ -247,8 +265,12 @@ def write_wheel(folder: Any, package: str, version: str) -> None:
 
 
 def trial_task(lab: PodLab, name: str, run_id: str) -> dict[str, Any]:
-    (found,) = (item for item in lab.instances(name, run_id) if item["task_id"] == "trial")
+    (found,) = find_trial_tasks(lab, name, run_id)
     return found
+
+
+def find_trial_tasks(lab: PodLab, name: str, run_id: str) -> list[dict[str, Any]]:
+    return [item for item in lab.instances(name, run_id) if item["task_id"] == "trial"]
 
 
 def has_ended(pod: V1Pod, container: str) -> bool:
@@ -268,7 +290,7 @@ def assert_one_result(lab: PodLab, name: str, run_id: str) -> None:
 
 @each(
     [
-        what_a_deleted_run_leaves_behind_is_found_and_repaired,
+        what_a_deleted_dag_leaves_behind_is_found_and_repaired,
         a_task_that_is_cleared_finds_its_pod,
         a_worker_that_is_killed_when_the_training_is_over_starts_no_second_pod,
         a_trial_resumes_while_its_old_pod_is_still_leaving,
