@@ -69,9 +69,16 @@ def lab(cluster: Cluster) -> Iterator[PodLab]:
 @pytest.fixture(scope="session")
 def told(lab: PodLab, request: pytest.FixtureRequest) -> dict[Story, Future[None]]:
     """The stories of all modules, begun together."""
-    if lab.cluster.local is None:
-        pytest.skip("only our own cluster has these pools, and nodes to lose")
-    return begin(lab, request.session.items)
+    has_nodes_to_lose = lab.cluster.local is not None
+    return begin(
+        lab,
+        [
+            item
+            for item in request.session.items
+            if isinstance(item, pytest.Function)
+            and (has_nodes_to_lose or "own_cluster" not in item.fixturenames)
+        ],
+    )
 
 
 @pytest.fixture

@@ -24,14 +24,12 @@ def each(stories: Sequence[Story]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(PARAMETER, stories, ids=lambda story: story.__name__)
 
 
-def begin(lab: PodLab, items: Sequence[pytest.Item]) -> dict[Story, Future[None]]:
-    """Begins the stories of the tests that were chosen."""
+def begin(lab: PodLab, tests: Sequence[pytest.Function]) -> dict[Story, Future[None]]:
+    """Begins the stories of tests."""
     chosen = [
-        item.callspec.params[PARAMETER]
-        for item in items
-        if isinstance(item, pytest.Function)
-        and hasattr(item, "callspec")
-        and PARAMETER in item.callspec.params
+        test.callspec.params[PARAMETER]
+        for test in tests
+        if hasattr(test, "callspec") and PARAMETER in test.callspec.params
     ]
     places = threading.Semaphore(AT_ONCE)
     told: dict[Story, Future[None]] = {story: Future() for story in chosen}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+import pytest
 from kubernetes.client import SchedulingV1Api
 
 from tests.e2e.airflow import wait_for
@@ -229,5 +230,6 @@ for step in trial.steps(3):
         a_trial_that_runs_out_of_memory_gets_more_and_goes_on,
     ]
 )
+@pytest.mark.usefixtures("own_cluster")
 def test_lost(told: dict[Story, Future[None]], story: Story) -> None:
     told[story].result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from concurrent.futures import Future
 
 import pytest
 from kubernetes.client import ApiException
@@ -13,44 +14,10 @@ from hpo_ops.checkpoints import Logs
 from hpo_ops.stack import Part
 from tests.e2e.airflow import wait_for
 from tests.k8s.lab import ALL_STEPS, WHOLE, PodLab, Watch, pace
+from tests.k8s.stories import Story, each
 
 
-def test_twelve_trials_share_two_gpus(lab: PodLab) -> None:
-    name = lab.add_pod_study(
-        "k8s_gpus",
-        trials=12,
-        parallelism=4,
-        scheduler=WHOLE,
-        resources={"gpu": 1, "cpu": "20m", "memory": "256Mi"},
-    )
-    with Watch(lab, name) as watch:
-        run_id = lab.trigger(name)
-        study = lab.ended(name, run_id)
-    assert watch.most_gpus == 2
-    assert set(watch.nodes) <= set(lab.cluster.pools["gpu"])
-    assert study.counts["completed"] == 12
-    # Scores by XCom are those of the ledger; the best one is what its parameters make.
-    scores = {
-        item["map_index"]: lab.xcom(item)
-        for item in lab.instances(name, run_id)
-        if item["task_id"] == "round_00.trial"
-    }
-    known = {trial.trial: trial.value for trial in lab.trials(study)}
-    assert {score["trial"]: score["value"] for score in scores.values()} == {
-        number: known[number] for number in range(4)
-    }
-    for trial in lab.trials(study):
-        assert trial.value == pytest.approx(1 - abs(float(trial.params["x"] or 0)) / 10)
-    best = lab.checkpoints(study.key).best()
-    assert best is not None
-    assert best.step == 9
-    assert ALL_STEPS in lab.training_log(study, 0)
-    # While it runs, the same stands in the task's own log.
-    task_log = lab.task_log(name, run_id, "round_00.trial", map_index=0)
-    assert ALL_STEPS in task_log
-
-
-def test_trials_whose_pods_are_deleted_go_on_where_they_were(lab: PodLab) -> None:
+def trials_whose_pods_are_deleted_go_on_where_they_were(lab: PodLab) -> None:
     """Each trial loses a pod at a random moment."""
     count, rng = 20, random.Random(7)  # noqa: S311, not for secrets
     name = lab.add_pod_study(
@@ -99,31 +66,7 @@ def test_trials_whose_pods_are_deleted_go_on_where_they_were(lab: PodLab) -> Non
     assert nodes <= set(lab.cluster.pools["cpu"])
 
 
-def test_killing_what_airflow_consists_of_loses_nothing(lab: PodLab) -> None:
-    name = lab.add_pod_study(
-        "k8s_kills",
-        flow="rolling",
-        trials=4,
-        parallelism=2,
-        scheduler=WHOLE,
-        space=pace(4.0),
-        resources={"cpu": "20m", "memory": "128Mi"},
-    )
-    with Watch(lab, name) as watch:
-        run_id = lab.trigger(name)
-        wait_for(lambda: lab.pods(name), what="the first pod")
-        for part in (Part.TRIGGERER, Part.SCHEDULER, Part.API_SERVER):
-            lab.stack.kill(part)
-            time.sleep(1)
-            lab.stack.start()
-        study = lab.ended(name, run_id)
-    assert study.counts["completed"] == 4
-    # As if nothing had happened: a pod a trial, none started twice.
-    assert len(watch.seen) == 4
-    assert sorted(lab.starts(study)) == [(number, 0) for number in range(4)]
-
-
-def test_pausing_and_stopping_reach_pods(lab: PodLab) -> None:
+def pausing_and_stopping_reach_pods(lab: PodLab) -> None:
     name = lab.add_pod_study(
         "k8s_stopped",
         flow="rolling",
@@ -147,6 +90,70 @@ def test_pausing_and_stopping_reach_pods(lab: PodLab) -> None:
     assert study.counts["failed"] == 0
     logs = Logs(lab.stack.object_store.store(), study.key)
     assert {ref.container for ref in logs.all()} == {"training", "agent", "restore"}
+
+
+@each([trials_whose_pods_are_deleted_go_on_where_they_were, pausing_and_stopping_reach_pods])
+def test_studies(told: dict[Story, Future[None]], story: Story) -> None:
+    told[story].result()
+
+
+def test_twelve_trials_share_two_gpus(lab: PodLab) -> None:
+    name = lab.add_pod_study(
+        "k8s_gpus",
+        trials=12,
+        parallelism=4,
+        scheduler=WHOLE,
+        resources={"gpu": 1, "cpu": "20m", "memory": "256Mi"},
+    )
+    with Watch(lab, name) as watch:
+        run_id = lab.trigger(name)
+        study = lab.ended(name, run_id)
+    assert watch.most_gpus == 2
+    assert set(watch.nodes) <= set(lab.cluster.pools["gpu"])
+    assert study.counts["completed"] == 12
+    # Scores by XCom are those of the ledger; the best one is what its parameters make.
+    scores = {
+        item["map_index"]: lab.xcom(item)
+        for item in lab.instances(name, run_id)
+        if item["task_id"] == "round_00.trial"
+    }
+    known = {trial.trial: trial.value for trial in lab.trials(study)}
+    assert {score["trial"]: score["value"] for score in scores.values()} == {
+        number: known[number] for number in range(4)
+    }
+    for trial in lab.trials(study):
+        assert trial.value == pytest.approx(1 - abs(float(trial.params["x"] or 0)) / 10)
+    best = lab.checkpoints(study.key).best()
+    assert best is not None
+    assert best.step == 9
+    assert ALL_STEPS in lab.training_log(study, 0)
+    # While it runs, the same stands in the task's own log.
+    task_log = lab.task_log(name, run_id, "round_00.trial", map_index=0)
+    assert ALL_STEPS in task_log
+
+
+def test_killing_what_airflow_consists_of_loses_nothing(lab: PodLab) -> None:
+    name = lab.add_pod_study(
+        "k8s_kills",
+        flow="rolling",
+        trials=4,
+        parallelism=2,
+        scheduler=WHOLE,
+        space=pace(4.0),
+        resources={"cpu": "20m", "memory": "128Mi"},
+    )
+    with Watch(lab, name) as watch:
+        run_id = lab.trigger(name)
+        wait_for(lambda: lab.pods(name), what="the first pod")
+        for part in (Part.TRIGGERER, Part.SCHEDULER, Part.API_SERVER):
+            lab.stack.kill(part)
+            time.sleep(1)
+            lab.stack.start()
+        study = lab.ended(name, run_id)
+    assert study.counts["completed"] == 4
+    # As if nothing had happened: a pod a trial, none started twice.
+    assert len(watch.seen) == 4
+    assert sorted(lab.starts(study)) == [(number, 0) for number in range(4)]
 
 
 def test_no_secret_outlives_its_pod(lab: PodLab) -> None:
