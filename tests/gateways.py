@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hpo_ops.client import Ending
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 
@@ -33,6 +34,8 @@ class FakeGateway:
         self.fail()
         self.checkpoints.append(checkpoint)
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
         self.fail()
+        self.reports.extend(reports)
         self.results.append(result)
+        return Ending(result=result)

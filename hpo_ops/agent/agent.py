@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
 from hpo_ops.agent.uploader import Upload, Uploader
-from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, SegmentGateway
+from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
     Action,
     Assignment,
@@ -74,7 +74,7 @@ class Agent:
         self._control = Control()
         self._failure: str | None = None
         self._is_refused = False
-        self._is_told = False
+        self._ending: Ending | None = None
         self._delay = 0.0
         self._give_up_at = math.inf
         self._try_at = clock()
@@ -96,9 +96,14 @@ class Agent:
         return self._is_refused
 
     @property
-    def is_told(self) -> bool:
-        """Whether the gateway has heard how the segment ended."""
-        return self._is_told
+    def ending(self) -> Ending | None:
+        """What the gateway made of the segment's end; None where it has not heard of it."""
+        return self._ending
+
+    @property
+    def unsent(self) -> list[Report]:
+        """Reports that the gateway has not heard of."""
+        return self._batch
 
     def pump(self) -> bool:
         """Takes one turn: reads, sends what there is, writes down what comes back.
@@ -118,7 +123,7 @@ class Agent:
             if not self.pump():
                 self._wait(POLL_SECONDS)
 
-    def finish(self, exit_code: int | None) -> Result:
+    def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
         Takes no longer than the time allowed; what the gateway does not hear in that time, the
@@ -126,10 +131,21 @@ class Agent:
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
+            was_told_to_go: Whether its container was told to go while it was at work. Unless it
+                had come to its end, the gateway is not told: who told it to go knows why.
         """
-        self.flush()
-        result = self.judge(exit_code)
-        self.tell(result)
+        self.hurry(self._finish_seconds)
+        self._read()
+        self._look_at_checkpoints()
+        if self._is_more_than_one_message:
+            self.flush()
+        else:
+            self._close_uploads()
+        result = self._judge(exit_code, was_told_to_go=was_told_to_go)
+        if was_told_to_go and result.outcome is Outcome.PREEMPTED:
+            self.flush()
+        else:
+            self._tell(result)
         return result
 
     def flush(self) -> None:
@@ -138,6 +154,9 @@ class Agent:
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
             if not is_more:
                 self._wait_a_little()
+        self._close_uploads()
+
+    def _close_uploads(self) -> None:
         if self._uploader is not None:
             if not self._uploader.is_idle:
                 logger.warning("the last checkpoint was not uploaded in time")
@@ -159,6 +178,12 @@ class Agent:
     def _has_work(self) -> bool:
         is_uploading = self._uploader is not None and not self._uploader.is_idle
         return self._has_reports_waiting or (is_uploading and not self._is_refused)
+
+    @property
+    def _is_more_than_one_message(self) -> bool:
+        """Whether something is left that cannot go with the segment's result."""
+        is_uploading = self._uploader is not None and not self._uploader.is_idle
+        return is_uploading or bool(self._announcements) or len(self._batch) >= BATCH
 
     def _wait_a_little(self) -> None:
         if self._uploader is not None and not self._uploader.is_idle:
@@ -243,13 +268,7 @@ class Agent:
             control.reason,
         )
 
-    def judge(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
-        """How the segment ended.
-
-        Args:
-            exit_code: As for `finish`.
-            was_told_to_go: Whether the training's container was told to go while it was at work.
-        """
+    def _judge(self, exit_code: int | None, *, was_told_to_go: bool) -> Result:
         step = self._reports.last_step
         if self._failure is not None:
             return Result(
@@ -270,17 +289,17 @@ class Agent:
             was_told_to_go=was_told_to_go,
         )
 
-    def tell(self, result: Result) -> None:
-        """Tells the gateway how the segment ended, in the time allowed."""
+    def _tell(self, result: Result) -> None:
         while not self._is_refused:
             try:
-                self._gateway.finish(result)
+                ending = self._gateway.finish(result, self._batch)
             except GatewayUnreachableError as error:
                 self._hold_up(error)
             except GatewayRefusedError as error:
                 self._give_up(error)
             else:
-                self._is_told = True
+                self._batch = []
+                self._ending = ending
                 return
             if self._try_at >= self._give_up_at:
                 logger.warning("the gateway did not hear how the segment ended")

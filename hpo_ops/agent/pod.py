@@ -20,7 +20,7 @@ from hpo_ops.agent.restoring import with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
-from hpo_ops.protocol import Assignment, Outcome, Workspace
+from hpo_ops.protocol import Assignment, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -164,13 +164,11 @@ def run(segment: Segment) -> None:
             time.sleep(POLL_SECONDS)
         training.check(agent.control, time.monotonic())
         logs.ship_if_due(time.monotonic())
-    agent.flush()
-    is_told = training.was_told_to_go
-    result = agent.judge(training.exit_code, was_told_to_go=is_told)
-    if training.was_killed or (is_told and result.outcome is Outcome.PREEMPTED):
+    if training.was_killed:
         # By the kernel, for its memory, or by Kubernetes: it knows why, and the task asks it.
-        logger.info("the training was %s", "told to go" if is_told else "killed")
+        agent.flush()
+        logger.info("the training was killed")
     else:
-        agent.tell(result)
+        result = agent.finish(training.exit_code, was_told_to_go=training.was_told_to_go)
         logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)
     logs.finish(LOG_SECONDS)

@@ -23,7 +23,7 @@ from hpo_ops.airflow.connections import (
 from hpo_ops.airflow.pod_templates import read_template
 from hpo_ops.airflow.pod_trigger import SegmentTrigger
 from hpo_ops.airflow.trial import TrialTask, assigned
-from hpo_ops.client import GatewayClient, StudyHandle, Turn
+from hpo_ops.client import GatewayClient, Score, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Result
 from hpo_ops.runners.pod_status import Phase, PodStatus, read_status
@@ -75,7 +75,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
-    ) -> None:
+    ) -> Score | None:
         assignment = assigned(turn)
         settings = PodSettings.of(study, turn)
         namespace = self._namespace_of(study)
@@ -111,18 +111,22 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         result = self._judge(status, event, Resources(**study.resources), ooms)
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
-        self.announce_end(connect_gateway().finish_segment(segment, result))
+        ending = connect_gateway().finish_segment(segment, result)
+        self.announce_end(ending.result)
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
-        self.execute(context)
+        if ending.score is not None:
+            self.end(context, ending.score)
+        else:
+            self.execute(context)
 
-    def end(self, context: Context, turn: Turn) -> None:
+    def end(self, context: Context, score: Score) -> None:
         if context["ti"].try_number > 1:
             try:
                 self._delete_ended(StudyHandle.from_dict(self.study))
             except ApiException as error:
                 self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
-        TrialTask.end(self, context, turn)
+        TrialTask.end(self, context, score)
 
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SPARE_SECONDS = 60.0
 """How long the next trial in line waits in its worker, ready to start, before it defers."""
-SPARE_POLL_SECONDS = 0.2
+TURN_SECONDS = 5.0
+"""How long the gateway may keep its question, until there is something to say."""
 
 
 class TrialTask(BaseOperator):
@@ -55,6 +56,8 @@ class TrialTask(BaseOperator):
     @property
     def label(self) -> str:
         """The trial in the grid: its number, its parameters and, once it is known, its value."""
+        if not self.hyperparameters:
+            return ""
         shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
         value = self._score.value if self._score else None
         result = "" if value is None else f" → {_short(value)}"
@@ -65,15 +68,15 @@ class TrialTask(BaseOperator):
         gateway = connect_gateway()
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
-            turn = gateway.turn(study.id, self.number, key=self.segment_key())
+            turn = gateway.turn(study.id, self.number, key=self.segment_key(), wait=TURN_SECONDS)
             if turn.kind is TurnKind.RUN:
                 self._announce(turn)
-                self.run_segment(gateway, study, turn, context)
-            elif turn.kind is TurnKind.DONE:
-                return self.end(context, turn)
-            elif turn.is_next and time.monotonic() < give_up_at:
-                time.sleep(SPARE_POLL_SECONDS)
-            else:
+                score = self.run_segment(gateway, study, turn, context)
+                if score is not None:
+                    return self.end(context, score)
+            elif turn.score is not None:
+                return self.end(context, turn.score)
+            elif not turn.is_next or time.monotonic() >= give_up_at:
                 self.log.info("trial %d waits: %s", self.number, turn.reason)
                 self.defer(
                     trigger=TurnTrigger(study_id=study.id, trial=self.number),
@@ -90,8 +93,12 @@ class TrialTask(BaseOperator):
 
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
-    ) -> None:
-        """Runs a segment to its end, and sees to it that the gateway knows how it ended."""
+    ) -> Score | None:
+        """Runs a segment to its end, and sees to it that the gateway knows how it ended.
+
+        Returns:
+            How the trial stands, where it has finished with that.
+        """
         raise NotImplementedError
 
     def _announce(self, turn: Turn) -> None:
@@ -115,16 +122,15 @@ class TrialTask(BaseOperator):
             result.reason or "its end",
         )
 
-    def end(self, context: Context, turn: Turn) -> None:
-        """Hands the score on, and ends as the trial did."""
-        score = turn.score
-        if score is None:
-            raise ValueError("the gateway said done, but not how")
+    def end(self, context: Context, score: Score) -> None:
+        """Ends the task as its trial ended."""
         self._score = score
         self.hyperparameters = score.params
         self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
         # Neither a skipped nor a failed task pushes what it returns.
         context["ti"].xcom_push(key="return_value", value=score.to_dict())
+        # It goes with the task's state, where it would be a request of its own.
+        context["ti"].rendered_map_index = self.label
         if score.state is TrialState.PRUNED:
             raise AirflowSkipException(score.reason)
         if score.state is TrialState.FAILED:
@@ -156,7 +162,7 @@ class TrialOperator(TrialTask):
 
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
-    ) -> None:
+    ) -> Score | None:
         assignment = assigned(turn)
         self._runner = LocalRunner(
             turn.command or "",
@@ -173,11 +179,11 @@ class TrialOperator(TrialTask):
                 gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
                 checkpoints=open_checkpoints(study),
             )
-        if not end.is_told:
-            gateway.finish_segment(assignment.segment, end.result)
+        ending = end.ending or gateway.finish_segment(assignment.segment, end.result, end.unsent)
         self.announce_end(end.result)
         if self._is_killed:
             raise RuntimeError("the task was told to end; another try goes on")
+        return ending.score
 
 
 def _short(value: ParamValue) -> str:

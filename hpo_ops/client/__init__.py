@@ -3,6 +3,7 @@
 from hpo_ops.client.http import GatewayClient, SegmentClient
 from hpo_ops.client.messages import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -25,6 +26,7 @@ from hpo_ops.client.segment import (
 
 __all__ = [
     "Best",
+    "Ending",
     "GatewayClient",
     "GatewayRefusedError",
     "GatewayUnreachableError",

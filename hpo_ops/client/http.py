@@ -11,6 +11,7 @@ import httpx
 
 from hpo_ops.client.messages import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -88,6 +89,10 @@ def _message(answer: httpx.Response) -> str:
     return detail if isinstance(detail, str) else str(detail)
 
 
+def _last_words(result: Result, reports: Sequence[Report]) -> dict[str, Any]:
+    return {"result": result.to_dict(), "reports": [report.to_dict() for report in reports]}
+
+
 class SegmentClient:
     """The gateway for the agent of one segment."""
 
@@ -102,8 +107,9 @@ class SegmentClient:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
-    def finish(self, result: Result) -> None:
-        self._transport.request("POST", f"{self._path}/result", result.to_dict())
+    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
+        body = _last_words(result, reports)
+        return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
 
 
 class GatewayClient:
@@ -150,9 +156,9 @@ class GatewayClient:
         path = f"/studies/{study_id}/rounds/{round_number}/scores"
         return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
 
-    def turn(self, study_id: int, trial: int, key: str) -> Turn:
+    def turn(self, study_id: int, trial: int, key: str, *, wait: float | None = None) -> Turn:
         path = f"/studies/{study_id}/trials/{trial}/turn"
-        return Turn.from_dict(self.request("POST", path, key=key))
+        return Turn.from_dict(self.request("POST", path, key=key, wait=wait))
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
@@ -162,9 +168,11 @@ class GatewayClient:
         over: list[str] = self.request("POST", "/alive", list(segments))
         return over
 
-    def finish_segment(self, segment: str, result: Result) -> Result:
-        answer = self.request("POST", f"/segments/{segment}/result", result.to_dict())
-        return Result.from_dict(answer)
+    def finish_segment(
+        self, segment: str, result: Result, reports: Sequence[Report] = ()
+    ) -> Ending:
+        body = _last_words(result, reports)
+        return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:
         return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue
+from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +120,27 @@ class Turn(Message):
         values = dict(data) if isinstance(data, dict) else {}
         if values.get("assignment"):
             values["assignment"] = Assignment.from_dict(values["assignment"])
+        if values.get("score"):
+            values["score"] = Score.from_dict(values["score"])
+        return super().from_dict(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending(Message):
+    """What the gateway made of a segment's end.
+
+    Attributes:
+        result: What counts: what was said first.
+        score: How the trial stands, where it has finished with that.
+    """
+
+    result: Result
+    score: Score | None = None
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        values = dict(data) if isinstance(data, dict) else {}
+        values["result"] = Result.from_dict(values.get("result"))
         if values.get("score"):
             values["score"] = Score.from_dict(values["score"])
         return super().from_dict(values)

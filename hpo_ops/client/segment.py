@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hpo_ops.client.messages import Ending
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 
@@ -34,6 +35,6 @@ class SegmentGateway(Protocol):
         """Says that a checkpoint is whole in the store."""
         ...
 
-    def finish(self, result: Result) -> None:
-        """Says how the segment ended."""
+    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
+        """Says how the segment ended, and hands in the last reports with it."""
         ...

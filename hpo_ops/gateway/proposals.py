@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hpo_ops.config import StudyConfig
 from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules
@@ -17,6 +19,10 @@ from hpo_ops.samplers.search import Search, open_storage
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from sqlalchemy import Row
+
+
+MAX_SEARCHES = 64
+"""Studies whose search a process keeps in memory."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +71,22 @@ class Proposals:
 
     def search(self, record: StudyRecord) -> Search:
         """A study's search in Optuna."""
-        config = record.config
+        config, search = self._searches.get(record.key, (None, None))
+        if search is None or config is not record.config:
+            search = self._make_search(record.key, record.config)
+        self._searches[record.key] = record.config, search
+        while len(self._searches) > MAX_SEARCHES:
+            self._searches.popitem(last=False)
+        return search
+
+    @cached_property
+    def _searches(self) -> OrderedDict[str, tuple[StudyConfig, Search]]:
+        return OrderedDict()
+
+    def _make_search(self, key: str, config: StudyConfig) -> Search:
         return Search(
             storage=self.storage,
-            name=record.key,
+            name=key,
             space=config.space,
             directions=[metric.direction for metric in config.objectives],
             sampler=config.sampler.name,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
 from hpo_ops.client import (
     Best,
+    Ending,
     Group,
     Progress,
     ReportPage,
@@ -30,6 +35,9 @@ from hpo_ops.ledger import StudyRecord
 from hpo_ops.protocol import Checkpoint, Control, Report, Result
 
 MAX_REPORTS = 10_000
+MAX_WAIT = 20.0
+LOOK_SECONDS = 1.0
+"""A trial that waits is looked at this often, whether there is news of its study or not."""
 
 
 async def _caller(request: Request) -> Caller:
@@ -74,9 +82,26 @@ def collect(study_id: int, number: int, scores: list[Score], studies: Service) -
 
 
 @tasks.post("/studies/{study_id}/trials/{trial}/turn")
-def turn(study_id: int, trial: int, key: str, studies: Service) -> Turn:
-    """What a trial's task is to do now."""
-    return studies.turn(study_id, trial, key)
+async def turn(
+    study_id: int,
+    trial: int,
+    key: str,
+    studies: Service,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
+) -> Turn:
+    """What a trial's task is to do now.
+
+    The answer to the next trial in line may take as long as it says it can wait.
+    """
+    give_up_at = time.monotonic() + wait
+    while True:
+        with studies.ledger.news.expected(study_id) as news:
+            answer = await run_in_threadpool(studies.turn, study_id, trial, key)
+            left = give_up_at - time.monotonic()
+            if not answer.is_next or left <= 0:
+                return answer
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), min(left, LOOK_SECONDS))
 
 
 @tasks.post("/studies/{study_id}/abandon")
@@ -122,9 +147,13 @@ agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[
 @agents.post("/reports")
 def report(segment: str, reports: list[Report], studies: Service) -> Control:
     """Takes reports in and says what the trial is to do."""
+    _require_few(reports)
+    return studies.report(segment, reports)
+
+
+def _require_few(reports: list[Report]) -> None:
     if len(reports) > MAX_REPORTS:
         raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
-    return studies.report(segment, reports)
 
 
 @agents.post("/checkpoints")
@@ -134,9 +163,15 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
 
 
 @agents.post("/result")
-def finish(segment: str, result: Result, studies: Service) -> Result:
-    """Takes in how the segment ended, and returns what counts: what was said first."""
-    return studies.finish(segment, result)
+def finish(
+    segment: str,
+    result: Annotated[Result, Body()],
+    studies: Service,
+    reports: Annotated[list[Report] | None, Body()] = None,
+) -> Ending:
+    """Takes in how the segment ended, with its last reports, and returns what counts."""
+    _require_few(reports or [])
+    return studies.finish(segment, result, reports or [])
 
 
 # -- people ----------------------------------------------------------------------------------

@@ -172,18 +172,20 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
 
 def _check_constraints(session: StudySession, number: int) -> None:
     """Keeps by how much a trial violates each constraint, once all of its numbers are there."""
+    constraints = session.record.config.constraints
+    if not constraints:
+        return
     row = session.trials([number])[number]
     values = {**(row.params or {}), **(row.metrics or {})}
-    found = [item.violation(values) for item in session.record.config.constraints]
-    if found and None not in found:
+    found = [item.violation(values) for item in constraints]
+    if None not in found:
         session.update_trial(number, violations=found)
 
 
 def refuse_if_impossible(session: StudySession, number: int) -> None:
     """Prunes a trial whose parameters alone violate a constraint, before it runs."""
-    row = session.trials([number])[number]
     for constraint in session.record.config.constraints:
-        violation = constraint.violation(row.params or {})
+        violation = constraint.violation(session.trials([number])[number].params or {})
         if violation is not None and violation > 0:
             session.move_trial(number, TrialState.PRUNED, f"violates {constraint.text}")
             session.update_trial(number, violations=[violation])

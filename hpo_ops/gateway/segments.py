@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.core import Action, Decision
+from hpo_ops.client import Ending, Score
+from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.gateway import rules
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
 from hpo_ops.protocol import Checkpoint, Control, Outcome, Report, Result
@@ -84,21 +85,41 @@ class Segments:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
 
-    def finish(self, segment_id: str, result: Result) -> Result:
-        """Absorbs how a segment ended, once, whoever brings it; returns what counts."""
-        study_id, _ = self.ledger.study_of_segment(segment_id)
+    def finish(self, segment_id: str, result: Result, last: Sequence[Report] = ()) -> Ending:
+        """Absorbs how a segment ended, once, whoever brings it, and its last reports."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
-            if segment is None or segment.outcome is None:
-                if segment is not None:
-                    rules.end_segment(session, segment, result)
-                return result
-            return Result(
-                outcome=Outcome(segment.outcome),
-                step=segment.step,
-                reason=segment.reason,
-                exit_code=segment.exit_code,
-            )
+            if segment is None:
+                return Ending(result=result)
+            if segment.outcome is None:
+                rules.take_reports(session, number, segment_id, last)
+                if last:
+                    rules.decide(session, segment, has_news=True)
+                row = rules.end_segment(session, segment, result)
+            else:
+                row = session.trials([number])[number]
+                result = Result(
+                    outcome=Outcome(segment.outcome),
+                    step=segment.step,
+                    reason=segment.reason,
+                    exit_code=segment.exit_code,
+                )
+            is_done = TrialState(row.state).is_finished
+            return Ending(result=result, score=score_of(row) if is_done else None)
+
+
+def score_of(row: Row[Any]) -> Score:
+    """How a trial stands, by its row."""
+    return Score(
+        trial=row.number,
+        state=TrialState(row.state),
+        reason=row.reason,
+        step=row.step,
+        value=row.value,
+        best_step=row.best_step,
+        params=row.params or {},
+    )
 
 
 def _require_open(session: StudySession, segment_id: str) -> Row[Any]:

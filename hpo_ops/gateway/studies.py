@@ -24,7 +24,7 @@ from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import rules, warm
 from hpo_ops.gateway.proposals import Proposals
-from hpo_ops.gateway.segments import Segments
+from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
 from hpo_ops.protocol import Assignment, Outcome, Result
@@ -117,7 +117,7 @@ class Studies(Segments):
             rows = session.trials(numbers)
         return Group(
             round=round_number,
-            members=[_score(rows[number]).to_dict() for number in numbers],
+            members=[score_of(rows[number]).to_dict() for number in numbers],
             reason=row.reason,
         )
 
@@ -144,11 +144,10 @@ class Studies(Segments):
         """
         with self.ledger.study(study_id) as session:
             answer = self._settle_turn(session, number, key)
-            if answer is not None:
+            if isinstance(answer, Turn):
                 return answer
-            row = session.trials([number])[number]
-            if row.params is not None:
-                return self._begin(session, row, key)
+            if answer.params is not None:
+                return self._begin(session, answer, key)
         # Late binding: the sampler is asked when the trial starts, and knows every score so far.
         with self.proposals.proposed(study_id, [number]) as session:
             row = session.trials([number])[number]
@@ -158,8 +157,8 @@ class Studies(Segments):
                 return Turn(kind=TurnKind.WAIT, reason="the study has changed meanwhile")
             return self._begin(session, row, key)
 
-    def _settle_turn(self, session: StudySession, number: int, key: str) -> Turn | None:
-        """The answer to a trial's task, or None where it has a place and may begin."""
+    def _settle_turn(self, session: StudySession, number: int, key: str) -> Turn | Row[Any]:
+        """The answer to a trial's task, or the trial's row where it has a place and may begin."""
         row = session.trial(number)
         segment = session.open_segment(number) if row is not None else None
         if row is not None and segment is not None:
@@ -174,18 +173,18 @@ class Studies(Segments):
         if session.record.state is StudyState.PAUSED:
             return Turn(kind=TurnKind.WAIT, reason=f"the study is paused: {session.record.reason}")
         if row is not None and TrialState(row.state) is TrialState.RUNNING:
-            return None
+            return row
         if session.record.config.flow is Flow.ROUNDS:
             if row is None:
                 raise LookupError(f"study {session.record.key} has no trial {number}")
             return _done(row)  # paused at the barrier until a later round
         return self._queue_up(session, number)
 
-    def _queue_up(self, session: StudySession, number: int) -> Turn | None:
+    def _queue_up(self, session: StudySession, number: int) -> Turn | Row[Any]:
         """Rolling: places go to whom the scheduler picks, which may be another trial."""
         granted, reason = rules.fill_places(session, rules.free_places(session))
         if number in granted:
-            return None
+            return session.trials([number])[number]
         if not granted:
             rules.stop_if_nothing_is_left(session)
             if session.record.is_over:
@@ -208,7 +207,6 @@ class Studies(Segments):
         if refusal:
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
             return Turn(kind=TurnKind.WAIT, reason=refusal)
-        session.update_trial(row.number, asked_at=None)
         from_step = session.view.trials[row.number].checkpoint_step
         session.start_segment(
             segment_id,
@@ -377,20 +375,8 @@ class Studies(Segments):
             session.end(result)
 
 
-def _score(row: Row[Any]) -> Score:
-    return Score(
-        trial=row.number,
-        state=TrialState(row.state),
-        reason=row.reason,
-        step=row.step,
-        value=row.value,
-        best_step=row.best_step,
-        params=row.params or {},
-    )
-
-
 def _done(row: Row[Any]) -> Turn:
-    return Turn(kind=TurnKind.DONE, reason=row.reason, score=_score(row))
+    return Turn(kind=TurnKind.DONE, reason=row.reason, score=score_of(row))
 
 
 def _done_without_end(session: StudySession, number: int, row: Row[Any] | None) -> Turn:

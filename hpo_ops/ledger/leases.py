@@ -94,7 +94,7 @@ def take(
     held, mine = _held(connection, pool, study_id)
     if mine >= at_most:
         return f"{mine} of {at_most} trials of the study run"
-    if other := _needier(connection, pool, study_id, mine):
+    if mine and (other := _needier(connection, pool, study_id, mine)):
         return f"study {other} waits for the pool {pool} and has less of it"
     if held + amount > capacity + 1e-9 and not _is_alone(row, held):
         return f"{held:g} of {capacity:g} in the pool {pool} are taken"
@@ -169,19 +169,20 @@ def ask(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> Non
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
     """What is leased of a pool, and by how many segments of the study."""
-    # One that its holder renews or gives back at this moment still counts: nobody waits for it.
-    expired = (
-        select(leases.c.segment_id)
-        .where(leases.c.pool == pool, leases.c.expires_at < func.now())
-        .with_for_update(skip_locked=True)
-    )
-    connection.execute(delete(leases).where(leases.c.segment_id.in_(expired)))
-    held, mine = connection.execute(
-        select(
-            func.coalesce(func.sum(leases.c.amount), 0.0),
-            func.count().filter(leases.c.study_id == study_id),
-        ).where(leases.c.pool == pool)
-    ).one()
+    has_expired = leases.c.expires_at < func.now()
+    sums = select(
+        func.coalesce(func.sum(leases.c.amount), 0.0),
+        func.count().filter(leases.c.study_id == study_id),
+        func.count().filter(has_expired),
+    ).where(leases.c.pool == pool)
+    held, mine, expired = connection.execute(sums).one()
+    if expired:
+        # One that its holder renews or gives back now still counts: nobody waits for it.
+        gone = select(leases.c.segment_id).where(leases.c.pool == pool, has_expired)
+        connection.execute(
+            delete(leases).where(leases.c.segment_id.in_(gone.with_for_update(skip_locked=True)))
+        )
+        held, mine, _ = connection.execute(sums).one()
     return float(held), int(mine)
 
 

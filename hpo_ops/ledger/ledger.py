@@ -16,7 +16,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrate import migrate
-from hpo_ops.ledger.session import StudyRecord, StudySession, StudyState
+from hpo_ops.ledger.news import News
+from hpo_ops.ledger.record import StudyRecord, StudyState
+from hpo_ops.ledger.session import StudySession
 from hpo_ops.ledger.view import EventKind, LiveView
 
 _PAGE = 50
@@ -35,6 +37,7 @@ class Ledger:
         self.engine = engine
         self._views: OrderedDict[int, LiveView] = OrderedDict()
         self._asks: dict[int, Lock] = {}
+        self.news = News()
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -144,15 +147,17 @@ class Ledger:
                 view = self._views.pop(study_id, None) or LiveView(record.config.goal)
                 view.study.goal = record.config.goal
                 view.study.places = record.config.parallelism
-                now = connection.execute(
-                    select(func.extract("epoch", func.clock_timestamp() - row.at))
-                ).scalar_one()
-                yield StudySession(connection, record, view, float(now))
+                # Read before the lock was there: another may have seen a later time meanwhile.
+                view.now = max(view.now, float(row.age))
+                session = StudySession(connection, record, view)
+                yield session
                 self._views[study_id] = view
         except BaseException:
             # The view may hold what was rolled back.
             self._views.pop(study_id, None)
             raise
+        if session.has_news:
+            self.news.tell(study_id)
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
 
@@ -169,7 +174,9 @@ class Ledger:
 
     @staticmethod
     def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:
-        query = select(schema.studies).where(schema.studies.c.id == study_id)
+        table = schema.studies
+        age = func.extract("epoch", func.clock_timestamp() - table.c.at).label("age")
+        query = select(table, age).where(table.c.id == study_id)
         if lock:
             query = query.with_for_update()
         row = connection.execute(query).one_or_none()

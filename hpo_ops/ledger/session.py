@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -16,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
+from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 from hpo_ops.protocol import (
     OUT_OF_MEMORY,
@@ -27,59 +24,25 @@ from hpo_ops.protocol import (
     Result,
 )
 
-
-class StudyState(StrEnum):
-    """Where a study is in its life. ``STOPPING`` starts nothing new and saves what runs."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True)
-class StudyRecord:
-    """A study's row."""
-
-    id: int
-    name: str
-    run_id: str
-    dag_id: str
-    config: StudyConfig
-    state: StudyState
-    reason: str
-    started_at: datetime
-    ended_at: datetime | None
-    result: Mapping[str, Any] | None
-
-    @property
-    def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store: its name and its DAG run.
-
-        A run id with characters that are awkward in paths is written without them, and a few
-        letters of its hash keep it apart from others.
-        """
-        plain = re.sub(r"[^A-Za-z0-9_.-]", "-", self.run_id)
-        if plain != self.run_id:
-            plain += f"-{hashlib.sha256(self.run_id.encode()).hexdigest()[:6]}"
-        return f"{self.name}/{plain}"
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in (StudyState.STOPPING, StudyState.ENDED)
+NEWS = {
+    EventKind.SEGMENT_ENDED,
+    EventKind.STUDY_CHANGED,
+    EventKind.STUDY_STOPPED,
+    EventKind.STUDY_RESUMED,
+}
+"""What may give a waiting trial its turn."""
 
 
 class StudySession:
     """Writes of one transaction; the view has them too."""
 
-    def __init__(
-        self, connection: Connection, record: StudyRecord, view: LiveView, now: float
-    ) -> None:
+    def __init__(self, connection: Connection, record: StudyRecord, view: LiveView) -> None:
         self.connection = connection
         self.record = record
-        self.now = now
+        self.now = view.now
         self._view = view
         self._is_fresh = False
+        self.has_news = False
 
     @property
     def view(self) -> Study:
@@ -91,6 +54,7 @@ class StudySession:
 
     def event(self, kind: EventKind, trial: int | None = None, **data: Any) -> None:
         """Appends to the history."""
+        self.has_news = self.has_news or kind in NEWS
         self._insert(schema.events, kind=kind.value, trial=trial, data=data)
 
     # -- the study ---------------------------------------------------------------------------
@@ -303,7 +267,7 @@ class StudySession:
 
     def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
         self._insert(schema.segments, id=segment_id, trial=trial, **values)
-        self.update_trial(trial, state=TrialState.RUNNING.value, reason="")
+        self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)
         self.event(
             EventKind.SEGMENT_STARTED,
             trial,

@@ -38,6 +38,7 @@ class LiveView:
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
+        self.now = 0.0
         self._last = 0
 
     def refresh(self, connection: Connection, study_id: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,17 +11,24 @@ from pathlib import Path
 from hpo_ops.agent import Agent
 from hpo_ops.agent.restoring import with_signs_of_life
 from hpo_ops.checkpoints import Checkpoints
-from hpo_ops.client import SegmentGateway
-from hpo_ops.protocol import Assignment, Result, Workspace
+from hpo_ops.client import Ending, SegmentGateway
+from hpo_ops.protocol import Assignment, Report, Result, Workspace
 from hpo_ops.runners.local import LocalRunner
 
 
 @dataclass(frozen=True)
 class SegmentEnd:
-    """How a segment ended, and whether the gateway has heard of it."""
+    """How a segment ended.
+
+    Attributes:
+        result: As the agent judges it.
+        ending: What the gateway made of it; None where it has not heard of it.
+        unsent: Reports that the gateway has not heard of.
+    """
 
     result: Result
-    is_told: bool
+    ending: Ending | None
+    unsent: Sequence[Report] = ()
 
 
 def run_segment(
@@ -46,7 +54,7 @@ def run_segment(
         finish_seconds: How long to try to get everything out at the end.
 
     Returns:
-        How the segment ended, and whether the gateway could be told.
+        How the segment ended, and what the gateway made of it.
 
     Raises:
         GatewayRefusedError: The segment belongs to someone else already.
@@ -71,4 +79,4 @@ def run_segment(
     workspace.prepare(assignment)
     agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
-    return SegmentEnd(result, is_told=agent.is_told)
+    return SegmentEnd(result, agent.ending, agent.unsent)

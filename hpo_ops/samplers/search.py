@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -75,10 +78,10 @@ class Search:
         try:
             trial_id = self._trial_id(number)
         except KeyError:
-            trial = self._new_trial(study)
+            trial = self._new_trial(study, number)
             # There may be trials before this one that are yet to be asked for.
             while trial.number < number + self._taken:
-                trial = self._new_trial(study)
+                trial = self._new_trial(study, number)
         else:
             # Another process may have begun this ask. Optuna keeps parameters of trials only that
             # it has seen in this one.
@@ -124,29 +127,33 @@ class Search:
             return
 
     def _trial_id(self, number: int) -> int:
-        study_id = self.storage.get_study_id_from_name(self.name)
         place = number + self._taken
-        return self.storage.get_trial_id_from_study_id_trial_number(study_id, place)
+        return self.storage.get_trial_id_from_study_id_trial_number(self._found._study_id, place)
 
-    @property
+    @cached_property
     def _taken(self) -> int:
         """Trials of another study that come before the study's own."""
         if not self.is_warm:
             return 0
-        study_id = self.storage.get_study_id_from_name(self.name)
-        return int(self.storage.get_study_user_attrs(study_id)[WARM_START]["taken"])
+        return int(self._found.user_attrs[WARM_START]["taken"])
 
-    def _new_trial(self, study: optuna.Study) -> optuna.Trial:
+    def _new_trial(self, study: optuna.Study, number: int) -> optuna.Trial:
+        """The next trial; most likely it is the one of the number."""
         if self.enqueue:
-            study_id = self.storage.get_study_id_from_name(self.name)
-            number = self.storage.get_n_trials(study_id) - self._taken
-            if number < len(self.enqueue):
-                fixed = {"fixed_params": dict(self.enqueue[number])}
+            following = self.storage.get_n_trials(study._study_id) - self._taken
+            if following < len(self.enqueue):
+                fixed = {"fixed_params": dict(self.enqueue[following])}
                 running = optuna.trial.TrialState.RUNNING
                 study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
-                return optuna.trial.Trial(study, self._trial_id(number))
+                return optuna.trial.Trial(study, self._trial_id(following))
         # As `study.ask` does, but nobody else puts trials into the queue that it looks at.
         trial_id = self.storage.create_new_trial(study._study_id)
+        # Optuna knows without a look which number a trial got that was made here.
+        known = partial(self.storage.get_trial_id_from_study_id_trial_number, study._study_id)
+        place = number + self._taken
+        with suppress(KeyError):
+            if known(place) == trial_id:
+                study._storage = _Knowing(self.storage, trial_id, place)  # type: ignore[assignment]
         return optuna.trial.Trial(study, trial_id)
 
     def open(self) -> optuna.Study:
@@ -164,16 +171,43 @@ class Search:
             has_constraints=self.has_constraints,
             code=self.code,
         )
+        study = copy.copy(self._found)
+        study.sampler = sampler
+        return study
+
+    @cached_property
+    def _found(self) -> optuna.Study:
+        """The study in Optuna's tables, looked for once."""
         try:
-            return optuna.load_study(study_name=self.name, storage=self.storage, sampler=sampler)
+            return optuna.load_study(study_name=self.name, storage=self.storage)
         except KeyError:
             return optuna.create_study(
                 study_name=self.name,
                 storage=self.storage,
-                sampler=sampler,
                 directions=[direction.value for direction in self.directions],
                 load_if_exists=True,
             )
+
+
+class _Knowing:
+    """Optuna's storage, which need not be asked about a trial that was made a moment ago."""
+
+    def __init__(self, storage: BaseStorage, trial_id: int, number: int) -> None:
+        self._storage = storage
+        self._number = number
+        self._trial_id: int | None = trial_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def get_trial(self, trial_id: int) -> optuna.trial.FrozenTrial:
+        if trial_id != self._trial_id:
+            return self._storage.get_trial(trial_id)
+        self._trial_id = None  # it changes from now on
+        trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+        trial.number = self._number
+        trial._trial_id = trial_id
+        return trial
 
 
 def _let_sampler_know(

@@ -115,6 +115,25 @@ def test_reports_arrive_in_order_and_in_batches(bench: Bench) -> None:
     assert bench.gateway.posts == [500, 500, 201]
 
 
+def test_what_fits_goes_with_the_end_in_one_message(bench: Bench) -> None:
+    bench.report(1, 2)
+    result = bench.agent.finish(0)
+    assert (bench.arrived, bench.gateway.posts) == ([1, 2], [])
+    assert bench.gateway.results == [result]
+    assert bench.agent.ending is not None
+
+
+def test_a_gateway_that_never_comes_back_leaves_the_reports_to_the_caller(bench: Bench) -> None:
+    def fail() -> None:
+        raise GatewayUnreachableError("away")
+
+    bench.report(1, 2)
+    bench.gateway.fail = fail
+    bench.agent.finish(0)
+    assert bench.agent.ending is None
+    assert [report.step for report in bench.agent.unsent] == [1, 2]
+
+
 def test_a_hundred_thousand_reports_all_arrive_once(bench: Bench) -> None:
     bench.report(*range(1, 100_001))
     result = bench.agent.finish(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpo_ops.config import StudyConfig, StudyError, load_study, parse_study
@@ -399,7 +399,7 @@ anything = st.recursive(
 keys = st.sampled_from([*study_data(), "budget", "stop", "checkpoints", "grace", "retries", "x"])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.dictionaries(keys, anything, max_size=4))
 @example({"budget": {"wall": 10**400}})
 @example({"grace": "9" * 400 + "d"})
@@ -418,7 +418,7 @@ def test_whatever_a_study_holds_it_is_a_study_or_a_study_error(changes: dict[str
         assert parse_study(found.to_dict(), source="again") == found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>?#,'\" \n\t0123456789.~%@`<="), max_size=40))
 def test_whatever_a_file_holds_it_is_a_study_or_a_study_error(
     tmp_path_factory: pytest.TempPathFactory, text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -45,7 +45,7 @@ def spaces(draw: st.DrawFn) -> dict[str, Any]:
     return space
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(spaces())
 def test_a_study_written_out_is_the_same_study(space: dict[str, Any]) -> None:
     study = parse_study(study_data(space=space), source="x")

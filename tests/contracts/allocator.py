@@ -27,7 +27,7 @@ from hpo_ops.core import (
 )
 
 capacities = st.builds(Capacity, st.integers(0, 9), st.integers(1, 4), st.integers(1, 5))
-each_class = settings(suppress_health_check=[HealthCheck.differing_executors], deadline=None)
+each_class = settings(suppress_health_check=[HealthCheck.differing_executors])
 works = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core import TrialState
@@ -91,7 +91,6 @@ results = st.builds(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(results, histories)
 def test_a_settlement_has_a_reason_and_ends_every_trial_of_a_study_that_is_over(
     result: Result, history: SegmentHistory
@@ -103,7 +102,6 @@ def test_a_settlement_has_a_reason_and_ends_every_trial_of_a_study_that_is_over(
         assert settlement.state.is_finished
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories, st.integers(0, 12))
 def test_no_trial_is_tried_again_for_ever(history: SegmentHistory, step: int) -> None:
     failed = settle(Result(outcome=F, step=step), history)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
@@ -106,7 +106,6 @@ def test_parameters_keep_their_order_but_for_what_a_condition_names() -> None:
     assert list(Space(plain)) == list("qwertz")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_each_parameter_comes_after_those_it_depends_on(data: st.DataObject) -> None:
     names = data.draw(st.permutations("abcdefgh"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core import Direction, Goal, Study, TrialState
@@ -112,7 +112,6 @@ def test_too_many_failures_end_a_study(
     )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.none() | st.floats(0, 1), max_size=30),
     st.none() | st.integers(1, 10),

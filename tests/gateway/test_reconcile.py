@@ -16,7 +16,7 @@ from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_segment_token, issue_service_token
 from hpo_ops.ledger import StudyState
 from hpo_ops.ledger.leases import set_capacity
-from tests.gateway.test_http import SECRET, bearer, begin, fresh, mounted, person, segment_of
+from tests.gateway.web import SECRET, bearer, begin, fresh, mounted, person, segment_of
 from tests.studies import study_data
 
 

@@ -16,7 +16,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.protocol import Action, Outcome, Report, Result
 from hpo_ops.simulator import load_traces, save_traces
-from tests.gateway.test_http import gateway, mounted, person, task
+from tests.gateway.web import gateway, mounted, person, task
 from tests.studies import study_data
 
 

@@ -125,7 +125,7 @@ class PodLab(Lab):
 
     def assert_went_on(self, study: Progress, *, times: int) -> None:
         """A study's only trial completed, and each segment began at the last whole checkpoint."""
-        assert study.counts["completed"] == 1
+        assert study.counts["completed"] == 1, self.ends(study)
         assert study.counts["failed"] == 0
         assert ALL_STEPS in self.training_log(study)
         assert [outcome for outcome, _ in self.ends(study)] == ["preempted"] * times + [

@@ -1,0 +1,207 @@
+"""The gateway over HTTP: a whole life."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import optuna
+import pytest
+from fastapi.testclient import TestClient
+
+from hpo_ops.client import (
+    GatewayClient,
+    GatewayRefusedError,
+    GatewayUnreachableError,
+    StudyRequest,
+    Turn,
+    TurnKind,
+    VerdictKind,
+)
+from hpo_ops.core import TrialState
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.ledger import Ledger
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from tests.gateway.web import (
+    SECRET,
+    agent,
+    begin,
+    gateway,
+    segment_of,
+)
+from tests.studies import study_data
+
+
+def train(web: TestClient, turn: Turn, value: float) -> None:
+    assert turn.assignment is not None
+    assert turn.assignment.until_step is not None
+    me, step, action = agent(web, turn), turn.assignment.from_step, Action.CONTINUE
+    while step < turn.assignment.until_step and action is Action.CONTINUE:
+        step += 1
+        reports = [Report(step=step, metrics={"accuracy": value + step / 1000}, seconds=0.1)]
+        action = me.report(reports).action
+        uri = f"s3://x/{turn.assignment.trial}/{step}"
+        me.checkpoint(Checkpoint(step=step, uri=uri, files=1, bytes=9))
+    outcome = Outcome.COMPLETED if action is Action.CONTINUE else Outcome.STOPPED
+    me.finish(Result(outcome=outcome, step=step))
+
+
+def test_a_study_lives_its_whole_life_over_http(
+    web: TestClient, studies: Studies, database: str
+) -> None:
+    tasks = gateway(web, issue_service_token(SECRET))
+    request = StudyRequest(config=study_data(), dag_id="small", run_id="run-1")
+    study = tasks.start_study(request)
+    assert tasks.start_study(request) == study
+
+    scores = []
+    for number in range(10):
+        group = tasks.sample(study.id, number, rounds_left=10 - number)
+        round_scores = []
+        for member in group.members:
+            turn = tasks.turn(study.id, member["trial"], key=f"{number}")
+            while turn.kind is TurnKind.RUN:
+                train(web, turn, value=member["params"]["lr"])
+                turn = tasks.turn(study.id, member["trial"], key=f"{number} again")
+            assert turn.score is not None
+            round_scores.append(turn.score)
+        tasks.collect(study.id, number, round_scores)
+        scores += round_scores
+        if tasks.verdict(study.id).kind is VerdictKind.STOP:
+            break
+    tasks.end_study(study.id, {"note": "done"})
+
+    ann = gateway(web, "person ann")
+    progress = ann.find("small")
+    assert progress == ann.progress(study.id)
+    assert progress.state == "ended"
+    assert sum(progress.counts.values()) == progress.trials == 6
+    assert {score.state for score in scores} <= {TrialState.COMPLETED, TrialState.PRUNED}
+    trials = ann.trials(study.id)
+    assert [trial.trial for trial in trials] == list(range(6))
+    best = ann.best(study.id)
+    assert best is not None
+    assert best.value == max(trial.value for trial in trials if trial.value is not None)
+    assert best.checkpoint_uri == f"s3://x/{best.trial}/{best.step}"
+    assert (best.trial, best.step) in ann.kept_checkpoints(study.id)
+    seen = optuna.load_study(study_name=study.key, storage=database).trials
+    assert [trial.params for trial in seen] == [trial.params for trial in trials]
+    assert all(trial.state.is_finished() for trial in seen)
+
+
+def test_history_can_be_read_in_pages(lasting_web: TestClient, lasting: Studies) -> None:
+    study_id, _ = begin(lasting)
+    bob = gateway(lasting_web, "person bob")
+    whole = bob.events(study_id)
+    ids = [event["id"] for event in whole]
+    assert ids == sorted(ids)
+    pages, after = [], 0
+    while page := bob.events(study_id, after=after, limit=2):
+        assert len(page) <= 2
+        pages += page
+        after = page[-1]["id"]
+    assert pages == whole
+
+
+def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: Studies) -> None:
+    study_id, turn = begin(lasting)
+    tasks, eve = (
+        gateway(lasting_web, issue_service_token(SECRET)),
+        gateway(lasting_web, "person eve"),
+    )
+    with pytest.raises(LookupError, match="there is no study none"):
+        tasks.find("none")
+    with pytest.raises(GatewayRefusedError, match="no right to see small"):
+        eve.progress(study_id)
+    with pytest.raises(GatewayRefusedError, match="log in first"):
+        gateway(lasting_web, "nonsense").progress(study_id)
+    bad = StudyRequest(config=study_data(trials=0), dag_id="small", run_id="r2")
+    with pytest.raises(ValueError, match="trials is 0, but must be 1 or more"):
+        tasks.start_study(bad)
+    me = agent(lasting_web, turn)
+    me.finish(Result(outcome=Outcome.STOPPED, step=0))
+    with pytest.raises(GatewayRefusedError, match="is over"):
+        me.report([])
+
+
+def test_a_failure_inside_is_tried_a_few_times_only(
+    lasting_web: TestClient, lasting: Studies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def fail(*_: object, **__: object) -> None:
+        calls.append(1)
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Ledger, "get", fail)
+    tasks = gateway(lasting_web, issue_service_token(SECRET))
+    tasks._sleep = lambda _: None
+    with pytest.raises(GatewayUnreachableError):
+        tasks.progress(1)
+    assert 1 < len(calls) < 10
+
+
+# -- the last words of a segment, and the wait for a place ------------------------------------
+
+
+def rolling(web: TestClient, **changes: Any) -> tuple[GatewayClient, int]:
+    tasks = gateway(web, issue_service_token(SECRET))
+    data = study_data(flow="rolling", trials=4, parallelism=1, **changes)
+    request = StudyRequest(config=data, dag_id="small", run_id="run-1")
+    return tasks, tasks.start_study(request).id
+
+
+def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None:
+    tasks, study = rolling(web, scheduler={"name": "default", "max_steps": 2})
+    turn = tasks.turn(study, 0, key="a")
+    last = [Report(step=step, metrics={"accuracy": step / 10}) for step in (1, 2)]
+    result = Result(outcome=Outcome.COMPLETED, step=2)
+    ending = agent(web, turn).finish(result, last)
+    assert ending.score is not None
+    assert (ending.score.state, ending.score.value) == (TrialState.COMPLETED, 0.2)
+    # Said again, by the task, which has not heard the answer: nothing changes.
+    again = tasks.finish_segment(segment_of(turn), Result(outcome=Outcome.PREEMPTED), last)
+    assert again == ending
+    assert tasks.turn(study, 0, key="b").score == ending.score
+    assert tasks.reports(study).values == [0.1, 0.2]
+
+
+def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies: Studies) -> None:
+    scheduler = {"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3}
+    tasks, study = rolling(web, scheduler=scheduler)
+    turn = tasks.turn(study, 0, key="a")
+    report = Report(step=1, metrics={"accuracy": 0.5})
+    ending = agent(web, turn).finish(Result(outcome=Outcome.PAUSED, step=1), [report])
+    assert ending.score is None
+    with studies.ledger.study(study) as session:
+        paused = session.view.trials[0]
+    assert (paused.state, paused.decided_step) == (TrialState.PAUSED, 1)
+
+
+def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient) -> None:
+    tasks, study = rolling(web)
+    turn = tasks.turn(study, 0, key="a")
+    me = agent(web, turn)
+    with pytest.raises(ValueError, match="accuracy"):
+        me.finish(Result(outcome=Outcome.COMPLETED, step=1), [Report(step=1, metrics={"x": 1.0})])
+    assert me.report([]).action is Action.CONTINUE
+
+
+def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> None:
+    tasks, study = rolling(web)
+    first = tasks.turn(study, 0, key="a")
+    with web, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(tasks.turn, study, 1, key="b", wait=20)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=0.5)
+        agent(web, first).finish(Result(outcome=Outcome.FAILED, step=0))
+        turn = waiting.result(timeout=15)
+    assert turn.kind is TurnKind.RUN
+
+
+def test_who_waits_in_vain_is_told_why(web: TestClient) -> None:
+    tasks, study = rolling(web)
+    tasks.turn(study, 0, key="a")
+    turn = tasks.turn(study, 1, key="b", wait=0.1)
+    assert (turn.kind, turn.is_next) == (TurnKind.WAIT, True)

@@ -1,0 +1,108 @@
+"""The gateway as a web app, and those who come to it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.testclient import TestClient
+
+from hpo_ops.client import (
+    GatewayClient,
+    SegmentClient,
+    StudyRequest,
+    Turn,
+    TurnKind,
+)
+from hpo_ops.client.http import Transport
+from hpo_ops.gateway.app import create_app
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.tokens import issue_service_token
+from tests.studies import study_data
+
+SECRET = "s" * 32
+"""The secret of the `studies` fixture."""
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    reads: frozenset[str] = frozenset()
+    edits: frozenset[str] = frozenset()
+
+    def may_read(self, dag_id: str) -> bool:
+        return dag_id in self.reads
+
+    def may_edit(self, dag_id: str) -> bool:
+        return dag_id in self.edits
+
+
+PEOPLE = {
+    person.name: person
+    for person in (
+        Person("ann", reads=frozenset({"small"}), edits=frozenset({"small"})),
+        Person("bob", reads=frozenset({"small"})),
+        Person("eve"),
+    )
+}
+
+
+async def log_in(request: Request) -> Person:
+    name = request.headers.get("Authorization", "").removeprefix("Bearer person ")
+    if name not in PEOPLE:
+        raise HTTPException(401, "log in first")
+    return PEOPLE[name]
+
+
+def mounted(studies: Studies) -> TestClient:
+    """The gateway as Airflow mounts it; nobody is logged in."""
+    outer = FastAPI()
+    outer.mount("/hpo", create_app(studies, login=log_in))
+    return TestClient(outer, raise_server_exceptions=False)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def person(name: str) -> dict[str, str]:
+    return bearer(f"person {name}")
+
+
+def task() -> dict[str, str]:
+    return bearer(issue_service_token(SECRET))
+
+
+def begin(studies: Studies, name: str = "small") -> tuple[int, Turn]:
+    """A new study with its first trial running."""
+    request = StudyRequest(config=study_data(name=name), dag_id=name, run_id=uuid.uuid4().hex)
+    study_id = studies.start(request).id
+    studies.sample(study_id, 0)
+    turn = studies.turn(study_id, 0, "a")
+    assert turn.kind is TurnKind.RUN
+    return study_id, turn
+
+
+def segment_of(turn: Turn) -> str:
+    assert turn.assignment is not None
+    return turn.assignment.segment
+
+
+def gateway(web: TestClient, token: str) -> GatewayClient:
+    """The tasks' and people's client, on the app itself instead of a network."""
+    client = GatewayClient("http://gateway", token)
+    client._transport = Transport("http://gateway", token, client=fresh(web))
+    return client
+
+
+def agent(web: TestClient, turn: Turn) -> SegmentClient:
+    assert turn.token is not None
+    client = SegmentClient("http://gateway", turn.token, segment_of(turn))
+    client._transport = Transport("http://gateway", turn.token, client=fresh(web))
+    return client
+
+
+def fresh(web: TestClient) -> TestClient:
+    """A client with headers of its own."""
+    return TestClient(web.app, raise_server_exceptions=False)
