@@ -19,6 +19,8 @@ LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
 """Of containers that were gone when their node came back: nobody saw how they ended."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
+_TIMED_OUT = "timed out"
+"""In the message of a reason that goes away: a node that has just started cannot read secrets."""
 _FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
 """What our init containers do."""
@@ -215,7 +217,7 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):
             told = ": ".join(filter(None, (waiting.reason, waiting.message)))
-            return told, waiting.reason in HOPELESS
+            return told, waiting.reason in HOPELESS and _TIMED_OUT not in told
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return ": ".join(filter(None, (condition.reason, condition.message))), False

@@ -134,6 +134,10 @@ def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
     assert pulling.reason == "ImagePullBackOff: no such image"
     assert not pulling.is_hopeless
     assert read("Pending", base=waits("InvalidImageName")).is_hopeless
+    config = "CreateContainerConfigError"
+    assert read("Pending", base=waits(config, 'secret "mine" not found')).is_hopeless
+    slow = "failed to sync secret cache: timed out waiting for the condition"
+    assert not read("Pending", base=waits(config, slow)).is_hopeless
     # The agent runs already, the training's image is still being pulled.
     half = read("Running", base=waits("ContainerCreating"), agent=RUNNING)
     assert half.phase is Phase.PENDING
