@@ -46,7 +46,7 @@ class AirflowApi:
             raise LookupError(_detail(answer))
         if not answer.is_success:
             raise CommandError(f"Airflow says {answer.status_code}: {_detail(answer)}")
-        return answer.json()
+        return answer.json() if answer.content else None
 
     def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
         """Waits until a DAG is there, since a new study file is seen after some seconds."""
