@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tuple_
@@ -300,6 +301,7 @@ def _start(session: StudySession, row: Row[Any], until_step: int | None) -> Row[
     session.start_segment(
         segment_id,
         row.number,
+        width=Fraction(1),
         key=RUNNER,
         from_step=row.step,
         until_step=until_step,
