@@ -33,6 +33,7 @@ BATCH = 500
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 3.0
 MAX_DELAY_SECONDS = 5.0
+UNHEARD = "the platform did not take its reports in time: it goes on from its last checkpoint"
 REFUSED = "the platform gave this segment to someone else"
 
 
@@ -81,7 +82,7 @@ class Agent:
         self._is_refused = False
         self._ending: Ending | None = None
         self._delay = 0.0
-        self._give_up_at = math.inf
+        self._give_up_at = self._hurry_until = math.inf
         self._try_at = clock()
         self._beat_at = self._try_at + HEARTBEAT_SECONDS
 
@@ -126,13 +127,13 @@ class Agent:
     def finish(self, exit_code: int | None) -> Result:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
-        Takes no longer than the time allowed; what the gateway does not hear in that time, the
-        caller may bring it another way.
+        A gateway that takes nothing for the time allowed is given up; what it has not heard by
+        then, the caller may bring it another way.
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
         """
-        self.hurry(self._finish_seconds)
+        self._give_up_at = self._clock() + self._finish_seconds
         self._read()
         self._look_at_checkpoints()
         if self._is_more_than_one_message:
@@ -144,9 +145,9 @@ class Agent:
         return result
 
     def flush(self) -> None:
-        """Gets out what is left, in the time allowed."""
-        self.hurry(self._finish_seconds)
-        while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
+        """Gets out what is left, as long as the gateway takes something in the time allowed."""
+        self._give_up_at = self._clock() + self._finish_seconds
+        while ((is_more := self.pump()) or self._has_work) and self._clock() < self._end_at:
             if not is_more:
                 self._wait_a_little()
         self._close_uploads()
@@ -159,7 +160,11 @@ class Agent:
 
     def hurry(self, seconds: float) -> None:
         """Everything must be out in so many seconds, if not earlier; safe in a signal handler."""
-        self._give_up_at = min(self._give_up_at, self._clock() + seconds)
+        self._hurry_until = min(self._hurry_until, self._clock() + seconds)
+
+    @property
+    def _end_at(self) -> float:
+        return min(self._give_up_at, self._hurry_until)
 
     @property
     def _is_held_up(self) -> bool:
@@ -219,6 +224,8 @@ class Agent:
         try:
             if is_due:
                 answer = self._gateway.report(self._batch)
+                if self._batch:
+                    self._give_up_at = max(self._give_up_at, now + self._finish_seconds)
                 self._batch = []
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)
@@ -269,10 +276,9 @@ class Agent:
             return Result(
                 outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
             )
-        if self._is_refused:
-            return Result(
-                outcome=Outcome.PREEMPTED, step=step, reason=REFUSED, exit_code=exit_code
-            )
+        if self._is_refused or len(self._batch) >= BATCH:
+            reason = REFUSED if self._is_refused else UNHEARD
+            return Result(outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code)
         return conclude(
             exit_code,
             said=read_result(self._workspace.result),
@@ -296,7 +302,7 @@ class Agent:
                 self._batch = []
                 self._ending = ending
                 return
-            if self._try_at >= self._give_up_at:
+            if self._try_at >= self._end_at:
                 logger.warning("the gateway did not hear how the segment ended")
                 return
             self._wait(max(0.0, self._try_at - self._clock()))
