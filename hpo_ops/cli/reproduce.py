@@ -32,6 +32,9 @@ DROPPED = (
     "budget",
     "stop",
     "finalizers",
+    "repeats",
+    "allocator",
+    "curves",
 )
 """Keys of a study that do not matter to one trial of it."""
 
