@@ -77,8 +77,8 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
-        self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._facts = Facts(workspace, known)
+        self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -94,6 +94,11 @@ class Agent:
     def control(self) -> Control:
         """What the training is asked to do."""
         return self._control
+
+    @property
+    def is_in_a_hurry(self) -> bool:
+        """Whether it was given a time by which everything must be out."""
+        return self._give_up_at < math.inf
 
     @property
     def is_refused(self) -> bool:
@@ -128,7 +133,7 @@ class Agent:
             if not self.pump():
                 self._wait(POLL_SECONDS)
 
-    def finish(self, exit_code: int | None) -> Result:
+    def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
         A gateway that takes nothing for the time allowed is given up; what it has not heard by
@@ -136,6 +141,8 @@ class Agent:
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
+            was_told_to_go: Whether its container was told to go while it was at work. Unless it
+                had come to its end, the gateway is not told: who told it to go knows why.
         """
         self._give_up_at = self._clock() + self._finish_seconds
         self._forecasts.close()
@@ -145,14 +152,17 @@ class Agent:
             self.flush()
         else:
             self._close_uploads()
-        result = self._judge(exit_code)
-        self._tell(result)
+        result = self._judge(exit_code, was_told_to_go=was_told_to_go)
+        if was_told_to_go and result.outcome is Outcome.PREEMPTED:
+            self.flush()
+        else:
+            self._tell(result)
         return result
 
     def flush(self) -> None:
         """Gets out what is left, as long as the gateway takes something in the time allowed."""
-        self._forecasts.close()
         self._give_up_at = self._clock() + self._finish_seconds
+        self._forecasts.close()
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._end_at:
             if not is_more:
                 self._wait_a_little()
@@ -233,9 +243,9 @@ class Agent:
                 if ready and self._forecasts.made is not None:
                     self._gateway.forecast(self._forecasts.made)
                 answer = self._gateway.report(self._batch[:ready])
+                self._forecasts.sent(self._batch[:ready])
                 if ready:
                     self._give_up_at = max(self._give_up_at, now + self._finish_seconds)
-                self._forecasts.sent(self._batch[:ready])
                 del self._batch[:ready]
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)
@@ -280,7 +290,7 @@ class Agent:
             control.reason,
         )
 
-    def _judge(self, exit_code: int | None) -> Result:
+    def _judge(self, exit_code: int | None, *, was_told_to_go: bool) -> Result:
         step = self._reports.last_step
         if self._failure is not None:
             return Result(
@@ -297,6 +307,7 @@ class Agent:
             step=step,
             has_reports=self._reports.has_any,
             last_line=read_last_line(self._workspace.log),
+            was_told_to_go=was_told_to_go,
         )
 
     def _tell(self, result: Result) -> None:

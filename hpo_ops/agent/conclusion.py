@@ -26,6 +26,7 @@ def conclude(
     step: int,
     has_reports: bool,
     last_line: str = "",
+    was_told_to_go: bool = False,
 ) -> Result:
     """Judges how a segment ended.
 
@@ -37,11 +38,15 @@ def conclude(
         step: The last step with a good report.
         has_reports: Whether there was a good report in this segment.
         last_line: The last line of the log.
+        was_told_to_go: Whether the training's container was told to go while it was at work.
     """
 
     def result(outcome: Outcome, reason: str) -> Result:
         return Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
 
+    is_asked = control.action in ASKED
+    if was_told_to_go and not is_asked and not _is_whole(exit_code, said, assignment, step):
+        return result(Outcome.PREEMPTED, "told to go")
     if said is not None and said.outcome is Outcome.FAILED:
         return result(Outcome.FAILED, said.reason)
     number = _signal_number(exit_code)
@@ -54,12 +59,27 @@ def conclude(
         return result(said.outcome, said.reason)
     if said is None and exit_code is None:
         return result(Outcome.FAILED, "the training left neither a result nor an exit code")
-    if said is None and control.action in ASKED and step != assignment.until_step:
+    if said is None and is_asked and step != assignment.until_step:
         return result(ASKED[control.action], control.reason)
     if not has_reports and step == 0:
         names = ", ".join(assignment.metrics)
         return result(Outcome.FAILED, f"the training ended without reporting {names}")
     return result(Outcome.COMPLETED, said.reason if said is not None else "")
+
+
+def _is_whole(
+    exit_code: int | None, said: Result | None, assignment: Assignment, step: int
+) -> bool:
+    """Whether a training that was told to go had come to its end all the same.
+
+    One that saves on SIGTERM may leave with any exit code, 0 as well, and the SDK then takes it
+    for done: where it was told how far to go, that counts.
+    """
+    if exit_code != 0 or (said is not None and said.outcome is not Outcome.COMPLETED):
+        return False
+    if assignment.until_step is None:
+        return said is not None
+    return step >= assignment.until_step
 
 
 def read_result(path: Path) -> Result | None:

@@ -148,7 +148,8 @@ def run(segment: Segment) -> None:
         "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
-    while not training.has_ended:
+    # One that has not started when the pod is told to go, for want of its image, never will.
+    while not training.has_ended and (training.has_started or not agent.is_in_a_hurry):
         if not agent.pump():
             time.sleep(POLL_SECONDS)
         training.check(agent.control, time.monotonic())
@@ -158,6 +159,6 @@ def run(segment: Segment) -> None:
         agent.flush()
         logger.info("the training was killed")
     else:
-        result = agent.finish(training.exit_code)
+        result = agent.finish(training.exit_code, was_told_to_go=training.was_told_to_go)
         logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)
     logs.finish(LOG_SECONDS)

@@ -1,5 +1,5 @@
 # Runs the training of a pod: what it prints also goes to a file, its exit code to another, and
-# SIGTERM is passed on to it. Started by a static busybox, in an image of any kind.
+# SIGTERM is noted and passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
 # What install.py installed comes before what the image has; the image's own setting stays.
@@ -16,7 +16,7 @@ tee -a "$hpo/log.txt" <"$hpo/output" 9>&- &
 tee=$!
 "$@" >"$hpo/output" 2>&1 9>&- &
 training=$!
-trap 'kill -TERM $training 2>/dev/null' TERM INT
+trap ': >"$hpo/told_to_go"; kill -TERM $training 2>/dev/null' TERM INT
 # The agent cannot signal a process of another container: it leaves a note.
 (
     while kill -0 $training 2>/dev/null; do

@@ -28,6 +28,7 @@ class ContainerTraining:
         self._started = workspace.root / "started"
         self._exit_code = workspace.root / "exit_code"
         self._signal = workspace.root / "signal"
+        self._told_to_go = workspace.root / "told_to_go"
         self._grace_seconds = grace_seconds
         self._asked_at: float | None = None
         self._signals = ["TERM", "KILL"]
@@ -53,6 +54,11 @@ class ContainerTraining:
     def was_killed(self) -> bool:
         """Whether it was killed, by whom Kubernetes may know."""
         return self.exit_code in (None, 128 + signal.SIGKILL)
+
+    @property
+    def was_told_to_go(self) -> bool:
+        """Whether Kubernetes told its pod to go while it was at work."""
+        return self._told_to_go.exists()
 
     def check(self, control: Control, now: float) -> None:
         """Ends a training that was asked to leave and does not: SIGTERM, then SIGKILL."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow.code import unpack_code
 from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
@@ -20,6 +21,7 @@ from hpo_ops.airflow.connections import (
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
+from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.airflow.user_code import load_function
@@ -88,14 +90,18 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(self.problem)
         try:
             config = self._study(context)
-        except StudyError as error:
+        except (StudyError, BadCodeError) as error:
             raise AirflowFailException(str(error)) from error
+        repeat = read_repeat(context, config)
+        config = config.as_repeat(repeat.number)
         request = StudyRequest(
             config=config.to_dict(),
             dag_id=self.dag_id,
             run_id=context["run_id"],
             capacity=capacity_of(config),
             origin=self._origin(config),
+            experiment=repeat.experiment,
+            repeat=repeat.number,
         )
         try:
             study = connect_gateway().start_study(request)
@@ -110,6 +116,7 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(
                 f"the store {study.store} cannot be used: {error}"
             ) from error
+        start_repeats(context, repeat, config.repeats)
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:
@@ -152,6 +159,7 @@ class PrepareOperator(BaseOperator):
             source=source,
             folder=dags_folder(),
             runner=self.runner,
+            unpack=unpack_code,
         )
         store = config.checkpoints.store or default_store()
         if store is None:

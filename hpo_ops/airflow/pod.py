@@ -26,7 +26,7 @@ from hpo_ops.airflow.trial import TrialTask, assigned
 from hpo_ops.client import GatewayClient, Score, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Provenance, Result
-from hpo_ops.runners.pod_status import PodStatus, image_digest, read_status
+from hpo_ops.runners.pod_status import Phase, PodStatus, image_digest, read_status
 from hpo_ops.runners.pods import (
     SEGMENT_LABEL,
     SegmentPod,
@@ -34,6 +34,7 @@ from hpo_ops.runners.pods import (
     agent_image,
     build_pod,
     training_image,
+    trial_labels,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     ) -> Score | None:
         assignment = assigned(turn)
         settings = PodSettings.of(study, turn)
-        namespace = settings.pod.namespace or self.hook.get_namespace() or "default"
+        namespace = self._namespace_of(study)
         pod = self.find_segment(namespace, assignment.segment)
         if pod is None:
             pod = self._start(study, turn, settings, namespace, context)
@@ -122,6 +123,14 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         else:
             self.execute(context)
 
+    def end(self, context: Context, score: Score) -> None:
+        if context["ti"].try_number > 1:
+            try:
+                self._delete_ended(StudyHandle.from_dict(self.study))
+            except ApiException as error:
+                self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
+        TrialTask.end(self, context, score)
+
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
     ) -> Result:
@@ -145,13 +154,32 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         ).items
         return found[0] if found else None
 
+    def _namespace_of(self, study: StudyHandle) -> str:
+        return Pod(**study.pod).namespace or self.hook.get_namespace() or "default"
+
+    def _delete_ended(self, study: StudyHandle) -> None:
+        """Deletes the pods of this trial that a try before this one did not live to delete."""
+        labels = trial_labels(study.name, study.run_id, self.number)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        found = self.client.list_namespaced_pod(
+            self._namespace_of(study), label_selector=selector
+        ).items
+        for pod in found:
+            status = read_status(pod, datetime.now(UTC))
+            if status.phase is Phase.ENDED:
+                self.delete(pod, is_lost=status.is_lost)
+
     def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
-        """Deletes a pod that has ended; one on a node that is gone without waiting for it."""
+        """Deletes a pod that has ended; without waiting for its node where nothing runs there.
+
+        A node that was told to end a pod may take long to say that it has, or be lost meanwhile.
+        """
+        is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
         try:
             self.client.delete_namespaced_pod(
                 pod.metadata.name,
                 pod.metadata.namespace,
-                grace_period_seconds=0 if is_lost else None,
+                grace_period_seconds=0 if is_over else None,
             )
         except ApiException as error:
             if error.status != 404:

@@ -21,7 +21,7 @@ from kubernetes_asyncio import client as kubernetes
 
 from hpo_ops.airflow.connections import GATEWAY, gateway_address
 from hpo_ops.client.http import API
-from hpo_ops.runners.pod_status import Phase, read_status
+from hpo_ops.runners.pod_status import Phase, read_status, telling_reason
 from hpo_ops.runners.pods import MANAGED_BY, SEGMENT_LABEL, TRAINING
 
 logger = logging.getLogger(__name__)
@@ -145,15 +145,16 @@ class SegmentTrigger(BaseTrigger):
                     yield TriggerEvent({"reason": status.reason})
                     return
                 if status.phase is Phase.PENDING:
-                    if status.reason != said:
-                        said = status.reason
+                    reason = telling_reason(said, status.reason)
+                    if reason != said:
+                        said = reason
                         self.log.info("pod %s waits: %s", self.pod, said)
                     if watcher.is_unwanted(self.segment):
                         yield TriggerEvent({"unwanted": "the study has no use for it any more"})
                         return
                     waited = (now - pod.metadata.creation_timestamp).total_seconds()
                     if status.is_hopeless or waited > self.schedule_timeout:
-                        timeout = f"the pod waited {waited:.0f} s in vain: {status.reason}"
+                        timeout = f"the pod waited {waited:.0f} s in vain: {said}"
                         yield TriggerEvent({"timeout": timeout})
                         return
         finally:

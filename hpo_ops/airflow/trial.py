@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow.code import present_code
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.operators import open_checkpoints
 from hpo_ops.airflow.triggers import TurnTrigger
@@ -173,7 +174,7 @@ class TrialOperator(TrialTask):
         assignment = assigned(turn)
         self._runner = LocalRunner(
             turn.command or "",
-            Path(turn.code or ""),
+            present_code(turn.code or ""),
             environment=study.env,
             on_line=lambda line: self.log.info("%s", line),
             warm=WarmStarter(),

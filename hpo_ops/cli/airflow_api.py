@@ -10,8 +10,6 @@ import httpx
 
 from hpo_ops.cli.errors import CommandError
 
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAG that takes a whole study, for each runner."""
 _PAGE = 100  # the most that Airflow gives by default
 
 
@@ -48,7 +46,7 @@ class AirflowApi:
             raise LookupError(_detail(answer))
         if not answer.is_success:
             raise CommandError(f"Airflow says {answer.status_code}: {_detail(answer)}")
-        return answer.json()
+        return answer.json() if answer.content else None
 
     def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
         """Waits until a DAG is there, since a new study file is seen after some seconds."""

@@ -12,13 +12,13 @@ import typer
 from rich.table import Table
 
 from hpo_ops.checkpoints import BadCodeError, hash_code
-from hpo_ops.cli.airflow_api import GENERIC_DAGS
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import follow
 from hpo_ops.cli.session import connect
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trial import TrialNumber, find_trial
 from hpo_ops.client import TrialDetail
+from hpo_ops.config import GENERIC_DAGS
 from hpo_ops.protocol import Provenance, Report
 
 EPILOG = "Examples: hpo reproduce digits 3 · hpo reproduce digits 3 --tolerance 1e-6"
@@ -32,6 +32,9 @@ DROPPED = (
     "budget",
     "stop",
     "finalizers",
+    "repeats",
+    "allocator",
+    "curves",
 )
 """Keys of a study that do not matter to one trial of it."""
 

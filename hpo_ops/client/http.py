@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
 
 from hpo_ops.client.detail import TrialDetail
+from hpo_ops.client.experiments import Experiment
+from hpo_ops.client.imports import Imported, ImportRequest
+from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Ending,
@@ -34,6 +38,8 @@ logger = logging.getLogger(__name__)
 PREFIX = "/hpo"
 """Where the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
+Files = Mapping[str, tuple[str, bytes]]
+"""Parts of a form: the name of a file and its content."""
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
 
@@ -55,8 +61,17 @@ class Transport:
         )
         self._http.headers["Authorization"] = f"Bearer {token}"
 
-    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
-        """Sends one request.
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        files: Files | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
+        """Sends one request, with a body or a form of files.
 
         Raises:
             GatewayUnreachableError: No answer, or one that says to try later.
@@ -66,7 +81,9 @@ class Transport:
         """
         query = {name: value for name, value in query.items() if value is not None}
         try:
-            answer = self._http.request(method, f"{API}{path}", json=body, params=query)
+            answer = self._http.request(
+                method, f"{API}{path}", json=body, files=files, headers=headers, params=query
+            )
         except httpx.TransportError as error:
             raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
         if answer.is_success:
@@ -215,6 +232,9 @@ class GatewayClient:
     def progress(self, study_id: int) -> Progress:
         return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))
 
+    def experiment(self, study_id: int) -> Experiment:
+        return Experiment.from_dict(self.request("GET", f"/studies/{study_id}/experiment"))
+
     def trials(self, study_id: int) -> list[TrialSummary]:
         answer = self.request("GET", f"/studies/{study_id}/trials")
         return [TrialSummary.from_dict(item) for item in answer]
@@ -279,6 +299,27 @@ class GatewayClient:
 
     def find_pool(self, name: str, capacity: float) -> None:
         self.request("POST", f"/pools/{name}/found", capacity=capacity)
+
+    # -- jobs, imports -----------------------------------------------------------------------
+
+    def submit(
+        self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
+    ) -> JobStatus:
+        """Submits a job, with its code unless the job names an archive in the store."""
+        headers = {"Idempotency-Key": key} if key else None
+        if archive is None:
+            return JobStatus.from_dict(self.request("POST", "/jobs", dict(job), headers=headers))
+        files = {
+            "job": ("job.json", json.dumps(job).encode()),
+            "code": ("code.tar.gz", archive),
+        }
+        return JobStatus.from_dict(self.request("POST", "/jobs", files=files, headers=headers))
+
+    def job(self, name: str, run_id: str | None = None) -> JobStatus:
+        return JobStatus.from_dict(self.request("GET", f"/jobs/{name}", run_id=run_id))
+
+    def import_trials(self, request: ImportRequest) -> Imported:
+        return Imported.from_dict(self.request("POST", "/imports", request.to_dict()))
 
     # -- reconciling -------------------------------------------------------------------------
 

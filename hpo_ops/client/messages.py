@@ -17,6 +17,8 @@ class StudyRequest(Message):
     Attributes:
         capacity: What the nodes of its pool have, where someone could look.
         origin: What its trials are made from, as far as is known before they start.
+        experiment: The DAG run of the first repeat, where it is one of several.
+        repeat: Which of them it is.
     """
 
     config: dict[str, Any]
@@ -24,6 +26,8 @@ class StudyRequest(Message):
     run_id: str
     capacity: float | None = None
     origin: Provenance = field(default_factory=Provenance)
+    experiment: str | None = None
+    repeat: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

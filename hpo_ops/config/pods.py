@@ -136,5 +136,6 @@ class Pod(Model):
     """How long it may wait for a node and for its image."""
     on_demand_after: Annotated[int, Field(ge=1)] = 2
     """On spot nodes: preemptions after which a trial goes on in on_demand_pool."""
-    on_demand_pool: str = "gpu"
-    """The pool for trials that were preempted too often on spot nodes."""
+    on_demand_pool: str | None = None
+    """The pool for trials that were preempted too often on spot nodes; by default the one that a
+    trial with such resources has where its study names no pool."""

@@ -40,12 +40,19 @@ from hpo_ops.config.space import SpaceField
 from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
 from hpo_ops.core import Allocator, Goal, Scheduler
+from hpo_ops.core.experiment import repeat_seed
 from hpo_ops.core.space import Space, dump_parameter
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
+MAX_REPEATS = 1_000
+
+GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that a generic DAG runs."""
 
 
 class Flow(StrEnum):
@@ -67,7 +74,15 @@ CHANGEABLE = (
     "stop.failures",
 )
 """Keys that can be changed while a study runs."""
-OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible", "cache")
+OVERRIDABLE = (
+    *CHANGEABLE,
+    "seed",
+    "repeats",
+    "retries",
+    "checkpoints.keep",
+    "reproducible",
+    "cache",
+)
 """Keys that can be changed when a study is triggered."""
 
 
@@ -139,6 +154,8 @@ class StudyConfig(Model):
     data: Data = Data()
     cache: bool = True
     """Whether a trial that was trained before is served from the score cache."""
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS), NotAFlag] = 1
+    """How often the study is run, each time with another seed: an experiment."""
     reproducible: bool = False
     """Decide between rounds only, so that the same seed gives the same study."""
 
@@ -257,6 +274,11 @@ class StudyConfig(Model):
                 f"trials is {self.trials}, but must be {self.max_trials} or less "
                 "(max_trials in the study file)"
             )
+        if self.repeats > 1 and self.warm_start and self.warm_start.study == self.name:
+            raise ValueError(
+                f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
+                "since a repeat must know nothing of the others"
+            )
         scheduler = self.create_scheduler()
         if self.reproducible and not (
             self.scheduler.name == "default" or hasattr(scheduler, "rungs")
@@ -374,6 +396,10 @@ class StudyConfig(Model):
             return StudyConfig.model_validate(data, context=ENTERED)
         except ValidationError as error:
             raise StudyError(source, explain(error, StudyConfig)) from error
+
+    def as_repeat(self, repeat: int) -> StudyConfig:
+        """The study as one of its repeats: with a seed of its own."""
+        return self.model_copy(update={"seed": repeat_seed(self.seed, repeat)})
 
     def get(self, key: str) -> Any:
         """The value at a dotted key, as plain data."""

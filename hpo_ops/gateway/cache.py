@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tuple_
@@ -126,21 +127,28 @@ def held_up(session: StudySession, numbers: Sequence[int]) -> set[int]:
     return set(found.scalars())
 
 
-def restore_from(session: StudySession, number: int, step: int) -> str | None:
-    """Where in the store a trial's checkpoint of a step is, if it is another trial's."""
+def restore_from(session: StudySession, row: Row[Any], step: int) -> str | None:
+    """Where in the store a trial's checkpoint of a step is, if it is another trial's.
+
+    That is one that served it, or the one that it is a changed copy of.
+    """
     if step == 0:
         return None
-    uri = session.connection.execute(
-        select(checkpoints.c.uri)
+    found = session.connection.execute(
+        select(checkpoints.c.uri, segments.c.runner)
         .join(segments, segments.c.id == checkpoints.c.segment_id)
         .where(
             checkpoints.c.study_id == session.record.id,
-            checkpoints.c.trial == number,
+            checkpoints.c.trial == row.number,
             checkpoints.c.step == step,
-            segments.c.runner == RUNNER,
         )
-    ).scalar_one_or_none()
-    return uri and uri.removeprefix(_store(session)).rpartition("/")[0]
+    ).one_or_none()
+    if found is None:
+        return None if row.parent is None else f"{session.record.key}/trials/{row.parent}"
+    if found.runner != RUNNER:
+        return None
+    place: str = found.uri.removeprefix(_store(session)).rpartition("/")[0]
+    return place
 
 
 def _lock(session: StudySession, key: str) -> None:
@@ -293,6 +301,7 @@ def _start(session: StudySession, row: Row[Any], until_step: int | None) -> Row[
     session.start_segment(
         segment_id,
         row.number,
+        width=Fraction(1),
         key=RUNNER,
         from_step=row.step,
         until_step=until_step,

@@ -86,7 +86,7 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
         order = trials.c.value.desc() if maximize else trials.c.value.asc()
         row = connection.execute(
             select(trials)
-            .where(trials.c.study_id == record.id, trials.c.value.is_not(None), _is_feasible())
+            .where(trials.c.study_id == record.id, trials.c.value.is_not(None), is_feasible())
             .order_by(order, trials.c.number)
             .limit(1)
         ).one_or_none()
@@ -120,7 +120,7 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
     )
 
 
-def _is_feasible() -> ColumnElement[bool]:
+def is_feasible() -> ColumnElement[bool]:
     """No constraint is violated, as far as is known."""
     worst = func.coalesce(
         select(func.max(cast(column("value"), Double)))

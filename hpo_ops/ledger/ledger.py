@@ -55,6 +55,8 @@ class Ledger:
         dag_id: str,
         capacity: float | None = None,
         origin: Provenance | None = None,
+        experiment: str | None = None,
+        repeat: int = 0,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -64,6 +66,8 @@ class Ledger:
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
             origin: What its trials are made from, as far as is known.
+            experiment: The DAG run of the first repeat, where it is one of several.
+            repeat: Which of them it is.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -78,6 +82,8 @@ class Ledger:
                     config=config.to_dict(),
                     pool=config.pool,
                     origin=(origin or Provenance()).to_dict(),
+                    experiment=experiment,
+                    repeat=repeat,
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -108,6 +114,19 @@ class Ledger:
             which = name if run_id is None else f"{name} with the run {run_id}"
             raise UnknownStudyError(f"there is no study {which}")
         return _record(row)
+
+    def repeats(self, record: StudyRecord) -> list[StudyRecord]:
+        """The studies of a study's experiment, by repeat; itself alone where it has none."""
+        table = schema.studies
+        if record.experiment is None:
+            return [record]
+        query = (
+            select(table)
+            .where(table.c.name == record.name, table.c.experiment == record.experiment)
+            .order_by(table.c.repeat)
+        )
+        with self.engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query)]
 
     def get(self, study_id: int) -> StudyRecord:
         """A study by its id."""
@@ -203,6 +222,8 @@ def _record(row: Row[Any]) -> StudyRecord:
         ended_at=values["ended_at"],
         result=values["result"],
         origin=Provenance.from_dict(values["origin"]),
+        experiment=values["experiment"],
+        repeat=values["repeat"],
     )
 
 

@@ -50,6 +50,8 @@ class StudyRecord:
     ended_at: datetime | None
     result: Mapping[str, Any] | None
     origin: Provenance
+    experiment: str | None = None
+    repeat: int = 0
 
     @property
     def key(self) -> str:

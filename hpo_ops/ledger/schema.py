@@ -48,6 +48,8 @@ studies = Table(
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
     Column("origin", JSON, nullable=False),
+    Column("experiment", Text),  # the DAG run of the first repeat
+    Column("repeat", Integer, nullable=False, server_default="0"),
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),
@@ -109,8 +111,8 @@ segments = Table(
     Column("from_step", Integer, nullable=False),
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
-    Column("units", Double, nullable=False, server_default="1"),
     Column("provenance", JSON),
+    Column("units", Double, nullable=False, server_default="1"),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),
@@ -213,4 +215,18 @@ events = Table(
     Column("data", JSONB, nullable=False),
     _now(),
     Index("events_in_order", "study_id", "id"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("dag_id", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("job", JSON, nullable=False),  # keeps the order of the ranges
+    Column("code", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    _now(),
+    Index("jobs_of_name", "name", "at"),
 )

@@ -15,8 +15,13 @@ PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""
 LOST_SECONDS = 30.0
 """After the grace period of a pod that was told to go: its node does not answer any more."""
+LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
+"""Of containers that were gone when their node came back: nobody saw how they ended."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
+_TIMED_OUT = "timed out"
+"""In the message of a reason that goes away: a node that has just started cannot read secrets."""
+_FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
 """What our init containers do."""
 
@@ -94,6 +99,18 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
     return PodStatus(Phase.RUNNING)
 
 
+def telling_reason(before: str, now: str) -> str:
+    """What to say of a pod that waits, of what it waited for before and waits for now.
+
+    Between two tries to pull an image Kubernetes says that it waits, not what went wrong.
+
+    >>> telling_reason("ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image")
+    'ErrImagePull: no such host'
+    """
+    is_told = before.startswith(_FAILED_PULL) and now.startswith(_WAITS_TO_PULL)
+    return before if is_told else now
+
+
 def _agent_has_ended(status: Any, containers: dict[str, Any]) -> bool:
     """The pod's end is the agent's end: it has the last checkpoint to bring home."""
     if AGENT in containers:
@@ -135,6 +152,9 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         )
     if training is None:
         return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
+    if training.reason in LOST_REASONS:
+        reason = "its container was lost: its node was started again"
+        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED)
     if training.reason == "OOMKilled":
         limit = _memory_limit(pod)
         reason = f"{OUT_OF_MEMORY}: it needed more than {limit}" if limit else OUT_OF_MEMORY
@@ -177,7 +197,9 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
     told = _last_words(said)
     reason = f"{work} failed: {told}" if told else f"{work} failed"
     # Restoring is ours, and worth another try; the rest is what the study asks for.
-    is_preempted = name == RESTORE or end.exit_code in PREEMPTED_EXIT_CODES
+    is_preempted = (
+        name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
+    )
     outcome = Outcome.PREEMPTED if is_preempted else Outcome.FAILED
     return PodStatus(Phase.ENDED, reason, outcome, said=said)
 
@@ -195,7 +217,7 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):
             told = ": ".join(filter(None, (waiting.reason, waiting.message)))
-            return told, waiting.reason in HOPELESS
+            return told, waiting.reason in HOPELESS and _TIMED_OUT not in told
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return ": ".join(filter(None, (condition.reason, condition.message))), False

@@ -89,12 +89,25 @@ class SegmentPod:
     def labels(self) -> dict[str, str]:
         """Who this pod is."""
         return {
-            **MANAGED_BY,
-            STUDY_LABEL: label_value(self.study),
-            RUN_LABEL: label_value(self.run_id),
-            TRIAL_LABEL: str(self.assignment.trial),
+            **trial_labels(self.study, self.run_id, self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
         }
+
+
+def trial_labels(study: str, run_id: str, trial: int) -> dict[str, str]:
+    """What all pods of a trial have in common.
+
+    Args:
+        study: The study's name.
+        run_id: Its DAG run.
+        trial: The trial's number.
+    """
+    return {
+        **MANAGED_BY,
+        STUDY_LABEL: label_value(study),
+        RUN_LABEL: label_value(run_id),
+        TRIAL_LABEL: str(trial),
+    }
 
 
 def agent_image(environment: Mapping[str, str]) -> str:

@@ -123,6 +123,13 @@ def test_what_fits_goes_with_the_end_in_one_message(bench: Bench) -> None:
     assert bench.agent.ending is not None
 
 
+def test_who_told_a_training_to_go_tells_how_it_ended(bench: Bench) -> None:
+    bench.report(1, 2)
+    assert bench.agent.finish(0, was_told_to_go=True).outcome is Outcome.PREEMPTED
+    assert bench.arrived == [1, 2]
+    assert bench.gateway.results == []
+
+
 def test_a_gateway_that_never_comes_back_leaves_the_reports_to_the_caller(bench: Bench) -> None:
     def fail() -> None:
         raise GatewayUnreachableError("away")

@@ -65,6 +65,40 @@ def test_how_a_segment_ended(
     assert result == Result(outcome=outcome, step=3, reason=reason, exit_code=exit_code)
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "said", "control", "step", "outcome"),
+    [
+        # It saves and leaves, whatever its exit code: it has not come to its end.
+        (0, None, GO, 3, Outcome.PREEMPTED),
+        (1, None, GO, 3, Outcome.PREEMPTED),
+        (1, BROKEN, GO, 3, Outcome.PREEMPTED),
+        (143, None, GO, 3, Outcome.PREEMPTED),
+        (0, DONE, GO, 3, Outcome.PREEMPTED),
+        (1, DONE, GO, 9, Outcome.PREEMPTED),
+        # It was about to leave anyway.
+        (0, DONE, GO, 9, Outcome.COMPLETED),
+        (0, None, GO, 9, Outcome.COMPLETED),
+        (0, PAUSED, PAUSE, 3, Outcome.PAUSED),
+        (0, None, PAUSE, 3, Outcome.PAUSED),
+        (143, None, STOP, 3, Outcome.STOPPED),
+        (1, None, PAUSE, 3, Outcome.FAILED),
+    ],
+)
+def test_a_training_that_is_told_to_go_has_not_failed(
+    exit_code: int, said: Result | None, control: Control, step: int, outcome: Outcome
+) -> None:
+    result = conclude(
+        exit_code,
+        said=said,
+        control=control,
+        assignment=ASSIGNMENT,
+        step=step,
+        has_reports=True,
+        was_told_to_go=True,
+    )
+    assert result.outcome is outcome
+
+
 def test_a_training_that_never_reports_has_failed() -> None:
     result = conclude(0, said=DONE, control=GO, assignment=ASSIGNMENT, step=0, has_reports=False)
     assert result.outcome is Outcome.FAILED

@@ -1,14 +1,16 @@
-"""What the init container of a pod leaves for the training."""
+"""What the agent's containers of a pod do around the training."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.pod import Segment, restore
+from hpo_ops.agent.pod import Segment, restore, run
 from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
 from hpo_ops.protocol import MARKER, Assignment, Workspace
 from tests.gateways import FakeGateway
@@ -81,3 +83,30 @@ def test_an_agent_without_a_shell_to_bring_says_so(
     (tmp_path / "hpo").mkdir()
     with pytest.raises(FileNotFoundError, match="busybox-static"):
         restore(a_segment(tmp_path / "hpo", code))
+
+
+def test_the_agent_of_a_training_that_never_started_leaves_when_its_pod_is_told_to_go(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its image cannot be pulled, say."""
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
+    (tmp_path / "hpo").mkdir()
+    segment = a_segment(tmp_path / "hpo", code)
+    restore(segment)
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(0.1):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    teller = threading.Thread(target=tell)
+    teller.start()
+    try:
+        run(segment)
+    finally:
+        is_over.set()
+        teller.join()
+        signal.signal(signal.SIGTERM, before)
+    # Kubernetes knows why it never started, and the task asks it.
+    assert segment.gateway.results == []  # type: ignore[attr-defined]  # the fake's

@@ -89,6 +89,7 @@ def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> 
     assert container.training.has_ended
     assert container.training.exit_code == 3
     assert not container.training.was_killed
+    assert not container.training.was_told_to_go
     assert container.workspace.log.read_text() == "hello\n"
 
 
@@ -104,6 +105,7 @@ def test_a_signal_to_the_container_reaches_the_training(container: Container) ->
     output, _ = process.communicate(timeout=60)
     assert output == b"up\nsaved\n"
     assert (process.returncode, container.training.exit_code) == (0, 0)
+    assert container.training.was_told_to_go
 
 
 def test_a_container_that_is_killed_is_told_from_one_at_work(container: Container) -> None:

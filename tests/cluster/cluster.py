@@ -14,7 +14,7 @@ from kubernetes import client, config
 
 from tests.cluster.availability import ClusterUnavailableError, why_not_here
 from tests.cluster.build import Say, locked
-from tests.cluster.forward import forwarded
+from tests.cluster.forward import Valve, forwarded
 from tests.cluster.layout import HOST, POOL_LABEL, SHELL_IMAGE, Cache
 from tests.cluster.local import LocalCluster
 
@@ -75,11 +75,16 @@ class Cluster:
                 api.delete_namespaced_pod(pod.metadata.name, chosen, grace_period_seconds=0)
             api.delete_namespace(chosen)
 
-    def expose(self, port: int) -> AbstractContextManager[int]:
-        """Lets pods reach, at `host`, a port on which a server listens on loopback only."""
+    def expose(self, port: int, *, valve: Valve | None = None) -> AbstractContextManager[int]:
+        """Lets pods reach, at `host`, a port on which a server listens on loopback only.
+
+        Args:
+            port: The server's port, and the one at `host`; a free one there with a valve.
+            valve: Holds back what passes while it is closed.
+        """
         if self.host is None:
             raise ValueError(f"pods cannot reach this machine: {EXTERNAL_HOST} is not set")
-        return forwarded(port, address=self.host)
+        return forwarded(port, address=self.host, listen=0 if valve else None, valve=valve)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ SHELL_IMAGE = "localhost/busybox:1"
 # Python and the packages that hpo_ops needs in a pod; hpo_ops itself is a layer on top of it.
 BASE_IMAGE = "localhost/hpo-ops-base:1"
 IMAGE = "localhost/hpo-ops"
-REQUIREMENTS = ("httpx", "numpy", "obstore", "pydantic", "pyyaml", "rich", "typer")
+REQUIREMENTS = ("httpx", "numpy", "obstore", "pip", "pydantic", "pyyaml", "rich", "typer")
 
 POOL_LABEL = "hpo-ops/pool"
 GPU = "nvidia.com/gpu"
@@ -119,6 +119,7 @@ def _image_key() -> str:
     wanted = [pin for pin in pins if pin.split("==")[0].lower() in REQUIREMENTS]
     recipe = [
         _hash_files("packages.sh", "rootfs.sh", "oci.py", "kubernetes.sh"),
+        *REQUIREMENTS,
         *wanted,
         *extra_requirements(),
     ]

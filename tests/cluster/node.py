@@ -185,6 +185,8 @@ class NodeMachine:
             "nodeLeaseDurationSeconds": 8,
             "nodeStatusUpdateFrequency": "2s",
             "syncFrequency": "10s",
+            # A pod that writes too much is put out within seconds, not after a minute.
+            "volumeStatsAggPeriod": "3s",
         }
         return json.dumps(settings, indent=1)
 

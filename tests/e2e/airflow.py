@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ import yaml
 
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.cli.airflow_api import AirflowApi
+from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.session import Address, Session
 from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
@@ -21,13 +25,15 @@ PATIENCE = 400.0
 """Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
 
-def wait_for(question: Callable[[], Any], *, what: str, seconds: float = PATIENCE) -> Any:
+def wait_for(
+    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 0.2
+) -> Any:
     """Asks until the answer is true, and returns it."""
     give_up_at = time.monotonic() + seconds
     while not (answer := question()):
         if time.monotonic() > give_up_at:
             raise AssertionError(f"waited {seconds:g} s in vain for {what}")
-        time.sleep(0.2)
+        time.sleep(every)
     return answer
 
 
@@ -59,8 +65,15 @@ class Lab:
         }
         path = self.stack.dags / "studies" / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data), encoding="utf-8")
+        self._read_studies_now()
         self.airflow.wait_for_dag(name, seconds=PATIENCE)
         return name
+
+    def _read_studies_now(self) -> None:
+        """Asks Airflow to read the studies again, which it does by itself every 10 s."""
+        with contextlib.suppress(LookupError, CommandError):  # not read yet, or asked already
+            token = self.airflow.request("GET", "/dags/hpo_study")["file_token"]
+            self.airflow.request("PUT", f"/parseDagFile/{token}")
 
     def trigger(self, name: str) -> str:
         """Triggers a study through Airflow's REST API."""
@@ -87,6 +100,22 @@ class Lab:
             for task in ("prepare", "publish"):
                 print(task, "of", name, "says:", self.airflow.failure_of(name, run_id, task))
         return state
+
+    def hpo(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command as a person would, against the stack."""
+        address = {
+            "HPO_URL": self.stack.url,
+            "HPO_USERNAME": self.stack.username,
+            "HPO_PASSWORD": self.stack.password,
+        }
+        return subprocess.run(
+            [sys.executable, "-c", "from hpo_ops.cli import main; main()", *arguments],
+            env={**self.stack.environment(), **address, "COLUMNS": "200", **environment},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     def study(self, name: str, run_id: str) -> Progress:
         return self.session.study(name, run_id)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -17,23 +15,6 @@ pytestmark = pytest.mark.e2e
 SLOW = {"x": {"float": [-1, 1]}, "pause": {"choices": [3.0]}}
 """Trials that last long enough for a person to act on them."""
 WHOLE = {"name": "default", "max_steps": 9}
-
-
-def hpo(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command as a person would, against the stack."""
-    address = {
-        "HPO_URL": lab.stack.url,
-        "HPO_USERNAME": lab.stack.username,
-        "HPO_PASSWORD": lab.stack.password,
-    }
-    return subprocess.run(
-        [sys.executable, "-c", "from hpo_ops.cli import main; main()", *arguments],
-        env={**lab.stack.environment(), **address, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 def started(lab: Lab, name: str, run_id: str) -> Progress:
@@ -63,7 +44,7 @@ def test_a_rolling_study_promotes_and_ends_with_its_best(lab: Lab) -> None:
         scheduler={"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3},
         space={"x": {"float": [-1, 1]}, "pause": {"choices": [0.5]}},
     )
-    done = hpo(lab, "run", name, "--json")
+    done = lab.hpo("run", name, "--json")
     assert done.returncode == 0, done.stderr
     study = json.loads(done.stdout)
     assert study["counts"]["completed"] >= 1
@@ -75,9 +56,9 @@ def test_a_rolling_study_promotes_and_ends_with_its_best(lab: Lab) -> None:
     assert all(trial.step < 9 for trial in paused)
     # Pruned trials are skipped in the grid; whole ones are green.
     assert states(lab, name, study["run_id"]).count("success") == study["counts"]["completed"]
-    best = hpo(lab, "best", name, "--json")
+    best = lab.hpo("best", name, "--json")
     assert json.loads(best.stdout)["checkpoint_uri"].endswith("/best")
-    logs = hpo(lab, "logs", name)
+    logs = lab.hpo("logs", name)
     assert f"[trial {study['best']['trial']}]" in logs.stdout
     assert "\x1b[" not in logs.stdout
 
@@ -94,23 +75,23 @@ def test_pause_set_resume_and_stop_act_on_a_running_study(lab: Lab) -> None:
     )
     run_id = lab.trigger(name)
     started(lab, name, run_id)
-    assert hpo(lab, "pause", name, "--reason", "lunch").returncode == 0
+    assert lab.hpo("pause", name, "--reason", "lunch").returncode == 0
     wait_for(lambda: not lab.study(name, run_id).counts["running"], what="nothing running")
     assert lab.study(name, run_id).state == "paused"
-    changed = hpo(lab, "set", name, "parallelism=2", "trials=4", "--json")
+    changed = lab.hpo("set", name, "parallelism=2", "trials=4", "--json")
     assert json.loads(changed.stdout)["parallelism"] == 2
-    refused = hpo(lab, "set", name, "parallelism=9")
+    refused = lab.hpo("set", name, "parallelism=9")
     assert refused.returncode == 1
     assert "parallelism is 9, but must be 2 or less" in refused.stderr
-    assert hpo(lab, "resume", name).returncode == 0
+    assert lab.hpo("resume", name).returncode == 0
     wait_for(lambda: lab.study(name, run_id).counts["running"] == 2, what="two at once")
-    assert hpo(lab, "stop", name, "--reason", "enough").returncode == 0
+    assert lab.hpo("stop", name, "--reason", "enough").returncode == 0
     assert lab.wait(name, run_id) == "success"
     study = lab.study(name, run_id)
     assert (study.state, study.reason) == ("ended", "enough")
     first = lab.session.gateway.trials(study.id)[0]
     assert first.segments >= 2
-    again = hpo(lab, "stop", name)
+    again = lab.hpo("stop", name)
     assert again.returncode == 1
     assert "does not run: it is ended (enough)" in again.stderr
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import optuna
@@ -335,6 +337,26 @@ def test_what_differs_in_anything_that_counts_is_trained(lab: Lab, change: dict[
     lab.finish_trial(first, 0)
     second = start(lab.studies, "other", **{"trials": 1, "data": DATA, **change})
     assert lab.turn(second, 0).kind is TurnKind.RUN
+
+
+def test_of_two_studies_that_start_the_same_at_once_only_one_trains(lab: Lab) -> None:
+    study_ids = [start(lab.studies, name, trials=1, data=DATA) for name in ("one", "two")]
+    together = Barrier(2)
+
+    def ask(study_id: int) -> Turn:
+        together.wait()
+        return lab.turn(study_id, 0)
+
+    with ThreadPoolExecutor(2) as pool:
+        turns = list(pool.map(ask, study_ids))
+    assert sorted(turn.kind for turn in turns) == [TurnKind.RUN, TurnKind.WAIT]
+    for study_id, turn in zip(study_ids, turns, strict=True):
+        if turn.kind is TurnKind.RUN:
+            lab.train(turn)
+        else:
+            waits = study_id
+    assert lab.finish_trial(waits, 0).served is not None
+    assert len(lab.trainings) == 1
 
 
 def test_ten_steps_serve_ten_and_are_the_beginning_of_twenty(lab: Lab) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.availability import ClusterUnavailableError, is_required
 from tests.cluster.cluster import Cluster, running_cluster
-from tests.k8s.pods import Pods
+
+pytest.register_assert_rewrite("tests.k8s.lab")
+
+from tests.k8s.lab import PodLab, pod_lab  # noqa: E402, what it asserts is to be told
+from tests.k8s.pods import Pods  # noqa: E402
+from tests.k8s.stories import Story, begin  # noqa: E402
 
 _HERE = Path(__file__).parent
+SECONDS = 1200
+"""For a test with all that it waits for: on a busy machine a stack takes minutes to start."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.k8s)
+            item.add_marker(pytest.mark.timeout(SECONDS))
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +57,28 @@ def pods(cluster: Cluster, namespace: str) -> Iterator[Pods]:
     made = Pods(cluster, namespace)
     yield made
     made.remove_all()
+
+
+@pytest.fixture(scope="session")
+def lab(cluster: Cluster) -> Iterator[PodLab]:
+    """One stack, and one namespace, for the studies of all modules."""
+    with cluster.namespace("studies") as name, pod_lab(cluster, name) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def told(lab: PodLab, request: pytest.FixtureRequest) -> dict[Story, Future[None]]:
+    """The stories of all modules, begun together."""
+    has_nodes_to_lose = lab.cluster.local is not None
+    return begin(
+        lab,
+        [
+            item
+            for item in request.session.items
+            if isinstance(item, pytest.Function)
+            and (has_nodes_to_lose or "own_cluster" not in item.fixturenames)
+        ],
+    )
 
 
 @pytest.fixture

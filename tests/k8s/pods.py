@@ -26,6 +26,7 @@ class PodRequest:
     pool: str | None = None
     gpus: int = 0
     tolerations: Sequence[Mapping[str, str]] = ()
+    priority_class: str | None = None
 
 
 class Pods:
@@ -51,6 +52,7 @@ class Pods:
             "nodeSelector": {POOL: request.pool} if request.pool else {},
             "tolerations": [dict(it) for it in request.tolerations],
             "containers": [container],
+            "priorityClassName": request.priority_class,
         }
         self._api.create_namespaced_pod(
             self._namespace, {"metadata": {"name": request.name}, "spec": spec}

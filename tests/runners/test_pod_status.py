@@ -7,7 +7,14 @@ import pytest
 from kubernetes import client as k8s
 
 from hpo_ops.protocol import Outcome
-from hpo_ops.runners.pod_status import LOST_SECONDS, Phase, PodStatus, image_digest, read_status
+from hpo_ops.runners.pod_status import (
+    LOST_SECONDS,
+    Phase,
+    PodStatus,
+    image_digest,
+    read_status,
+    telling_reason,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -99,6 +106,11 @@ def test_a_pod_is_at_work_until_its_agent_has_ended() -> None:
             "restoring failed: no such bucket",
         ),
         ({"base": ended(0)}, Outcome.PREEMPTED, "its agent ended without a word"),
+        (
+            {"base": ended(255, "Unknown")},
+            Outcome.PREEMPTED,
+            "its container was lost: its node was started again",
+        ),
     ],
 )  # fmt: skip
 def test_whose_fault_an_end_was(options: dict[str, Any], outcome: Outcome, reason: str) -> None:
@@ -129,9 +141,20 @@ def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
     assert pulling.reason == "ImagePullBackOff: no such image"
     assert not pulling.is_hopeless
     assert read("Pending", base=waits("InvalidImageName")).is_hopeless
+    config = "CreateContainerConfigError"
+    assert read("Pending", base=waits(config, 'secret "mine" not found')).is_hopeless
+    slow = "failed to sync secret cache: timed out waiting for the condition"
+    assert not read("Pending", base=waits(config, slow)).is_hopeless
     # The agent runs already, the training's image is still being pulled.
     half = read("Running", base=waits("ContainerCreating"), agent=RUNNING)
     assert half.phase is Phase.PENDING
+
+
+def test_what_went_wrong_with_an_image_is_told_between_two_tries_to_pull_it() -> None:
+    wrong, waits_on = "ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image"
+    assert telling_reason("", waits_on) == waits_on
+    assert telling_reason(wrong, waits_on) == wrong
+    assert telling_reason(wrong, "its containers are being started").startswith("its containers")
 
 
 NO_SUCH = """ERROR: Could not find a version that satisfies the requirement nosuch
@@ -150,6 +173,7 @@ hint: see above
         ),
         (ended(1), Outcome.FAILED, "installing packages failed"),
         (ended(143), Outcome.PREEMPTED, "installing packages failed"),
+        (ended(255, "Unknown"), Outcome.PREEMPTED, "installing packages failed"),
         (
             ended(137, "OOMKilled"),
             Outcome.FAILED,

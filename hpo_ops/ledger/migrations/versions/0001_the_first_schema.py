@@ -28,6 +28,8 @@ def upgrade() -> None:
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("pool", sa.Text(), nullable=False),
         sa.Column("origin", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("experiment", sa.Text(), nullable=True),
+        sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
@@ -42,6 +44,25 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", "run_id"),
         schema="ledger",
     )
+    op.create_table(
+        "jobs",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("dag_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("job", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("user", sa.Text(), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("key"),
+        schema="ledger",
+    )
+    op.create_index("jobs_of_name", "jobs", ["name", "at"], schema="ledger")
     op.create_table(
         "checkpoints",
         sa.Column("study_id", sa.Integer(), nullable=False),
@@ -198,8 +219,8 @@ def upgrade() -> None:
         sa.Column("from_step", sa.Integer(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
-        sa.Column("units", sa.Double(), server_default="1", nullable=False),
         sa.Column("provenance", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("units", sa.Double(), server_default="1", nullable=False),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpo_ops.airflow.pod import PodSettings
+from hpo_ops.client import StudyHandle, Turn, TurnKind
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
+
+
+def settings(
+    resources: dict[str, Any], pod: dict[str, Any] | None = None, **past: int
+) -> PodSettings:
+    study = StudyHandle(
+        id=1, name="s", run_id="r", key="s/r", store="s3://b", resources=resources, pod=pod or {}
+    )
+    return PodSettings.of(study, Turn(kind=TurnKind.RUN, reason="", **past))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPO_POD_TEMPLATES", str(TEMPLATES))
+
+
+@pytest.mark.parametrize(
+    ("resources", "pod", "pool"),
+    [
+        ({"gpu": 2}, {}, "gpu"),
+        ({"gpu": 0.25}, {}, "gpu-shared"),
+        ({}, {}, "cpu"),  # never on a node with GPUs
+        ({"gpu": 1}, {"on_demand_pool": "gpu-shared"}, "gpu-shared"),
+    ],
+)
+def test_a_trial_leaves_spot_nodes_after_so_many_preemptions(
+    resources: dict[str, Any], pod: dict[str, Any], pool: str
+) -> None:
+    spot = {**resources, "pool": "spot"}
+    limit = {**pod, "on_demand_after": 2}
+    assert settings(spot, limit, preemptions=1).resources.pool_name == "spot"
+    after = settings(spot, limit, preemptions=2)
+    assert after.resources.pool_name == pool
+    assert after.template == settings({**resources, "pool": pool}).template
+
+
+def test_memory_grows_with_each_time_that_it_did_not_suffice() -> None:
+    resources = {"memory": "1Gi", "memory_on_oom": ["2Gi", "4Gi"]}
+    given = [settings(resources, ooms=ooms).resources.memory for ooms in range(4)]
+    assert given == ["1Gi", "2Gi", "4Gi", "4Gi"]
