@@ -90,7 +90,7 @@ def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: No
     name = lab.add_study(
         "e2e_deadline",
         **heights(0.9, *(0.2 + number / 100 for number in range(11)), pause=1.0),
-        scheduler={"name": "hypersched", "max_steps": 80, "eta": 3, "variant": "stopping"},
+        scheduler={"name": "hypersched", "max_steps": 120, "eta": 3, "variant": "stopping"},
         allocator={"name": "uniform", "cool_down": 2},
         budget={"wall": "1h"},
         parallelism=2,
@@ -103,7 +103,8 @@ def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: No
 
     wait_for(leader_steps, what="some steps of the leader")
     assert segments_of(lab, study.id)[0].units == 2  # an even split
-    wall = lab.study(name, run_id).seconds + 40
+    # Widening must pay in the time that is left, also where it takes long to start again.
+    wall = lab.study(name, run_id).seconds + 90
     lab.session.gateway.change(study.id, {"budget.wall": wall})
     assert lab.wait(name, run_id) == "success"
     segments = segments_of(lab, study.id)
