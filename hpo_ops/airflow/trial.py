@@ -110,12 +110,13 @@ class TrialTask(BaseOperator):
     def _announce(self, turn: Turn) -> None:
         assignment = assigned(turn)
         self.hyperparameters = assignment.params
+        units = assignment.resources.get("units", 1.0)
         self.log.info(
-            "trial %d runs from step %d to %s on %g units: %s",
+            "trial %d runs from step %d to %s%s: %s",
             self.number,
             assignment.from_step,
             assignment.until_step or "its end",
-            assignment.resources.get("units", 1.0),
+            "" if units == 1 else f" on {units:g} units",
             turn.reason,
         )
 

@@ -18,7 +18,7 @@ from hpo_ops.config import Flow
 from hpo_ops.config.forecasts import forecast_order
 from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import cache, rules, sizes
+from hpo_ops.gateway import cache, copies, rules, sizes
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
@@ -121,6 +121,7 @@ class Turns(Segments):
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
             return Turn(kind=TurnKind.WAIT, reason=refusal)
         from_step = session.view.trials[row.number].checkpoint_step
+        has = config.given if width == 1 else config.given | given(config, float(width))
         session.start_segment(
             segment_id,
             row.number,
@@ -129,7 +130,7 @@ class Turns(Segments):
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
-            provenance=Provenance(resources=config.given).over(session.record.origin).known(),
+            provenance=Provenance(resources=has).over(session.record.origin).known(),
         )
         return self._run(session, row, segment_id, from_step, float(width))
 
@@ -157,7 +158,10 @@ class Turns(Segments):
             forecasts=forecast_order(config, seed=row.seed),
             checkpoint_store=config.checkpoints.store,
             deterministic=config.deterministic,
-            restore_from=cache.restore_from(session, row, from_step),
+            restore_from=(
+                cache.restore_from(session, row.number, from_step)
+                or copies.restore_from(session, row, from_step)
+            ),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)

@@ -89,7 +89,7 @@ def most_units(segments: list[SegmentSummary]) -> float:
 def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: None) -> None:
     name = lab.add_study(
         "e2e_deadline",
-        **heights(0.9, *([0.2] * 11), pause=1.0),
+        **heights(0.9, *(0.2 + number / 100 for number in range(11)), pause=1.0),
         scheduler={"name": "hypersched", "max_steps": 80, "eta": 3, "variant": "stopping"},
         allocator={"name": "uniform", "cool_down": 2},
         budget={"wall": "1h"},

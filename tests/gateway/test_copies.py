@@ -48,7 +48,8 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     studies.finish(segments[0].segment, Result(outcome=Outcome.STOPPED, step=3, reason="poor"))
 
     copy = begin(studies, study_id, 4)
-    assert (copy.parent, copy.from_step, copy.until_step) == (3, 3, 9)
+    assert (copy.from_step, copy.until_step) == (3, 9)
+    assert copy.restore_from == "small/run-1/trials/3"
     lr, width = segments[3].params["lr"], segments[3].params["width"]
     assert isinstance(lr, float)
     assert isinstance(width, int)
@@ -75,4 +76,4 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     studies.finish(copy.segment, lost)
     again = studies.turn(study_id, 4, key="again").assignment
     assert again is not None
-    assert again.from_step == 4  # from its own checkpoint by now
+    assert (again.from_step, again.restore_from) == (4, None)  # from its own by now
