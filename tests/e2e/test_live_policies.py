@@ -9,7 +9,7 @@ import pytest
 
 from hpo_ops.client import SegmentSummary
 from tests.e2e.airflow import Lab, wait_for
-from tests.e2e.test_rolling import hpo, started
+from tests.e2e.test_rolling import started
 
 pytestmark = pytest.mark.e2e
 
@@ -30,9 +30,9 @@ def heights(*tops: float, pause: float) -> dict[str, Any]:
 def units(lab: Lab) -> Iterator[None]:
     """So many units on this machine, whatever it has."""
     before = {pool.name: pool for pool in lab.session.gateway.pools()}["local"].capacity
-    assert hpo(lab, "pools", f"local={UNITS}").returncode == 0
+    assert lab.hpo("pools", f"local={UNITS}").returncode == 0
     yield
-    assert hpo(lab, "pools", f"local={before}").returncode == 0
+    assert lab.hpo("pools", f"local={before}").returncode == 0
 
 
 def test_pop_runs_promising_trials_first_and_kills_poor_ones(lab: Lab) -> None:
@@ -58,7 +58,7 @@ def test_pop_runs_promising_trials_first_and_kills_poor_ones(lab: Lab) -> None:
     assert trials[1].step < 40
     assert trials[2].segments == 1  # the promising one never had to wait
     # The same reason is in the task's log, in the ledger's decisions and in its events.
-    assert trials[1].reason in hpo(lab, "logs", name, "--trial", "1").stdout
+    assert trials[1].reason in lab.hpo("logs", name, "--trial", "1").stdout
     decisions = gateway.request("GET", f"/studies/{study.id}/trials/1/decisions")
     assert (decisions[-1]["action"], decisions[-1]["reason"]) == ("stop", trials[1].reason)
     events = gateway.request("GET", f"/studies/{study.id}/events")
@@ -114,7 +114,7 @@ def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: No
     assert leader[0].reason.startswith("2 to 4 units: ")
     assert most_units(segments) <= UNITS
     assert len({item.trial for item in segments}) < 12  # no trial starts that cannot matter
-    log = hpo(lab, "logs", name, "--trial", "0").stdout
+    log = lab.hpo("logs", name, "--trial", "0").stdout
     assert leader[0].reason in log
     assert f"goes on from step {leader[0].step} on 4 units" in log
     study = lab.study(name, run_id)
