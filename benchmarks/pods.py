@@ -28,7 +28,7 @@ from tests.cluster.availability import ClusterUnavailableError
 from tests.cluster.cluster import Cluster, running_cluster
 from tests.k8s.lab import PodLab, pod_lab
 
-BEGIN = "date +%s.%N"
+BEGIN = "/bin/date +%s.%N"  # by its path: the shell that starts trainings has its own
 TRAIN = f"""{BEGIN}
 echo '{{"step": 1, "metrics": {{"accuracy": 0.5}}}}' >> "$HPO_DIR/reports.jsonl"
 """

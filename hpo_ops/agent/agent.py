@@ -77,8 +77,8 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
-        self._facts = Facts(workspace, known)
         self._forecasts = Forecasts(assignment, gateway.curve, fitter)
+        self._facts = Facts(workspace, known)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -161,8 +161,8 @@ class Agent:
 
     def flush(self) -> None:
         """Gets out what is left, as long as the gateway takes something in the time allowed."""
-        self._give_up_at = self._clock() + self._finish_seconds
         self._forecasts.close()
+        self._give_up_at = self._clock() + self._finish_seconds
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._end_at:
             if not is_more:
                 self._wait_a_little()
@@ -243,9 +243,9 @@ class Agent:
                 if ready and self._forecasts.made is not None:
                     self._gateway.forecast(self._forecasts.made)
                 answer = self._gateway.report(self._batch[:ready])
-                self._forecasts.sent(self._batch[:ready])
                 if ready:
                     self._give_up_at = max(self._give_up_at, now + self._finish_seconds)
+                self._forecasts.sent(self._batch[:ready])
                 del self._batch[:ready]
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)

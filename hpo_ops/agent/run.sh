@@ -6,6 +6,22 @@ PATH=$PATH:$hpo/bin # an image may have none of the tools below
 if [ -e "$hpo/packages" ]; then
     export PYTHONPATH="$hpo/packages${PYTHONPATH:+:$PYTHONPATH}"
 fi
+# Of a program that it has itself, such as sh or env, this shell would take its own.
+case $1 in
+*/*) ;;
+*)
+    IFS=:
+    for folder in $PATH; do
+        if [ -x "$folder/$1" ] && [ ! -d "$folder/$1" ]; then
+            program=$folder/$1
+            shift
+            set -- "$program" "$@"
+            break
+        fi
+    done
+    unset IFS
+    ;;
+esac
 # A pipe that is open as long as this lives: by it the agent tells a training that is at work from
 # one that was killed with everything around it.
 rm -f "$hpo/alive" "$hpo/output"

@@ -19,6 +19,7 @@ from hpo_ops.gateway.routes import Known, Service
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyState
 from hpo_ops.ledger.schema import reports, studies, trials
+from hpo_ops.protocol import Provenance
 from hpo_ops.samplers.imports import KnownTrial, add_trials
 from hpo_ops.samplers.warm import MAX_TAKEN
 
@@ -99,6 +100,7 @@ def _enter(
             dag_id=study.name,
             config=study.to_dict(),
             pool=study.pool,
+            origin=Provenance().to_dict(),
             state=StudyState.ENDED.value,
             reason=f"{len(known)} trials imported from {source}",
             ended_at=func.now(),

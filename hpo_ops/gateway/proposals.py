@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import cache, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
+from hpo_ops.protocol import ParamValue
 from hpo_ops.samplers.search import Search, open_storage
 
 if TYPE_CHECKING:
@@ -60,10 +61,7 @@ class Proposals:
             with self.ledger.study(study_id) as session:
                 session.mark_told([row.number for row, _ in untold])
                 for number, params in asked.items():
-                    # A copy's steps are its parent's first: nothing else is like it.
-                    is_copy = rows[number].parent is not None
-                    same = {} if is_copy else cache.identity(record, params)
-                    session.propose(number, params, **same)
+                    session.propose(number, params, **_identity(record, rows[number], params))
                     rules.refuse_if_impossible(session, number)
                 yield session
 
@@ -100,6 +98,14 @@ class Proposals:
             enqueue=fit_enqueued(config.space, config.enqueue),
             is_warm=config.warm_start is not None,
         )
+
+
+def _identity(
+    record: StudyRecord, row: Row[Any], params: Mapping[str, ParamValue]
+) -> dict[str, Any]:
+    """The seed and cache key of a trial; a copy's reports depend on its parent, so it has none."""
+    known = cache.identity(record, params)
+    return known if row.parent is None else {**known, "cache_key": None}
 
 
 def _tell(

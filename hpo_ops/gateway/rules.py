@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.core import Action, Decision, Member, TrialState
+from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.core.settlement import SegmentHistory, settle
-from hpo_ops.core.space import clip_params
 from hpo_ops.core.stopping import StoppingRule, passed_deadline, reached_target
+from hpo_ops.gateway import copies
 from hpo_ops.ledger import StudySession, StudyState
 from hpo_ops.protocol import Outcome, Report, Result
 
@@ -34,7 +34,7 @@ def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
         session.move_trial(number, TrialState.PRUNED, group.reason)
     numbers = []
     for member in group.members:
-        number = _add_trial(session, member) if member.trial is None else member.trial
+        number = copies.add_trial(session, member) if member.trial is None else member.trial
         session.move_trial(
             number,
             TrialState.RUNNING,
@@ -44,13 +44,6 @@ def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
         )
         numbers.append(number)
     return numbers, group.reason
-
-
-def _add_trial(session: StudySession, member: Member) -> int:
-    """Reserves a new trial; a copy of another one with parameters that the space allows."""
-    space = session.record.config.space
-    wanted = None if member.params is None else clip_params(space, member.params)
-    return session.add_trial(parent=member.parent, wanted=wanted)
 
 
 def _why_nothing_runs(session: StudySession) -> str:

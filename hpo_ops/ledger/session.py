@@ -280,7 +280,7 @@ class StudySession:
         return counts.preemptions, counts.ooms
 
     def start_segment(
-        self, segment_id: str, trial: int, *, width: Fraction, **values: Any
+        self, segment_id: str, trial: int, *, width: Fraction = Fraction(1), **values: Any
     ) -> None:
         self._insert(schema.segments, id=segment_id, trial=trial, units=float(width), **values)
         self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)

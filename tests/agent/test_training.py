@@ -93,6 +93,25 @@ def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> 
     assert container.workspace.log.read_text() == "hello\n"
 
 
+def test_a_program_of_the_image_is_taken_before_one_that_the_shell_has_itself(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own programs"
+    own.mkdir()
+    (own / "echo").write_text('#!/bin/sh\nprintf "%s|" of the image "$@"\n')
+    (own / "echo").chmod(0o755)
+    environment = {"HPO_DIR": str(tmp_path), "PATH": f"{own}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", str(RUN), "echo", "two words", "a:b"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "of|the|image|two words|a:b|"
+
+
 def test_the_log_is_whole_when_the_exit_code_is_there(container: Container) -> None:
     container.start("print('x' * 60_000); print('last')")
     wait_for(lambda: container.training.has_ended)

@@ -71,6 +71,7 @@ def test_links_and_devices_are_refused(tmp_path: Path, item: tarfile.TarInfo) ->
 @pytest.mark.parametrize(
     "packed",
     [b"", b"no archive", gzip.compress(b"no archive" * 1000), pack(mode="w"), pack()[:-20]],
+    ids=["empty", "text", "packed text", "not packed", "cut off"],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, packed: bytes) -> None:
     with pytest.raises(BadCodeError, match="the archive is no tar"):

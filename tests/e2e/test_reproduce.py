@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.airflow import Lab
-from tests.e2e.test_rolling import hpo
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +38,7 @@ def test_a_trial_is_trained_once_more_and_compared(lab: Lab, tmp_path: Path) -> 
     )
     run_id = lab.trigger(name)
     assert lab.wait(name, run_id) == "success"
-    shown = json.loads(hpo(lab, "show", name, "1", "--json").stdout)
+    shown = json.loads(lab.hpo("show", name, "1", "--json").stdout)
     assert shown["data_version"] == "1"
     assert len(shown["provenance"]["code_hash"]) == 32
     assert {"yaml", "hpo_ops"} <= set(shown["provenance"]["packages"])
@@ -48,15 +47,15 @@ def test_a_trial_is_trained_once_more_and_compared(lab: Lab, tmp_path: Path) -> 
     best = json.loads(bytes(saved))["best"]
     assert best["provenance"]["code_hash"] == shown["provenance"]["code_hash"]
 
-    same = hpo(lab, "reproduce", name, "1")
+    same = lab.hpo("reproduce", name, "1")
     assert (same.returncode, same.stdout) == (0, same.stdout), same.stderr
     assert "The same: 3 steps" in same.stdout
 
     (code / "train.py").write_text(TRAINING.format(noise="time.time() % 1"))
-    refused = hpo(lab, "reproduce", name, "1")
+    refused = lab.hpo("reproduce", name, "1")
     assert refused.returncode == 1
     assert "bring that code back, or use --any-code" in refused.stderr
-    other = hpo(lab, "reproduce", name, "1", "--any-code", "--json")
+    other = lab.hpo("reproduce", name, "1", "--any-code", "--json")
     assert other.returncode == 1
     found = json.loads(other.stdout)
     assert [item["step"] for item in found["differences"] if item["metric"] == "noise"] == [

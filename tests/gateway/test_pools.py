@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpo_ops.client.http import API
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_service_token
-from tests.gateway.test_http import SECRET, mounted
+from tests.gateway.web import SECRET, mounted
 
 
 def test_a_pool_is_set_by_who_may_act_on_the_platform(studies: Studies) -> None:

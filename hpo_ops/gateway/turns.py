@@ -1,0 +1,269 @@
+"""What the gateway does for the tasks of trials: whose turn it is, and to do what."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.client import (
+    Score,
+    Turn,
+    TurnKind,
+    Waiting,
+)
+from hpo_ops.config import Flow
+from hpo_ops.config.forecasts import forecast_order
+from hpo_ops.config.shares import given
+from hpo_ops.core import TrialState
+from hpo_ops.gateway import cache, copies, rules, sizes
+from hpo_ops.gateway.proposals import Proposals
+from hpo_ops.gateway.segments import Segments, score_of
+from hpo_ops.gateway.tokens import issue_segment_token
+from hpo_ops.ledger import StudySession, StudyState, leases
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+
+@dataclass(frozen=True)
+class Turns(Segments):
+    """The turns of trials. Every call is safe to repeat."""
+
+    secret: str
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """The search side."""
+        return Proposals(self.ledger)
+
+    def turn(self, study_id: int, number: int, key: str) -> Turn:
+        """What a trial's task is to do now: run a segment, wait, or be done.
+
+        Args:
+            study_id: The study.
+            number: The trial.
+            key: Names the try; the same key gets the same segment again.
+        """
+        with self.ledger.study(study_id) as session:
+            answer = self._settle_turn(session, number, key)
+            if isinstance(answer, Turn):
+                return answer
+            if answer.params is not None:
+                return self._begin(session, answer, key)
+        # Late binding: the sampler is asked when the trial starts, and knows every score so far.
+        with self.proposals.proposed(study_id, [number]) as session:
+            row = session.trials([number])[number]
+            if TrialState(row.state).is_finished:
+                return _done(row)
+            if TrialState(row.state) is not TrialState.RUNNING or session.record.is_over:
+                return Turn(kind=TurnKind.WAIT, reason="the study has changed meanwhile")
+            return self._begin(session, row, key)
+
+    def _settle_turn(self, session: StudySession, number: int, key: str) -> Turn | Row[Any]:
+        """The answer to a trial's task, or the trial's row where it has a place and may begin."""
+        row = session.trial(number)
+        segment = session.open_segment(number) if row is not None else None
+        if row is not None and segment is not None:
+            if segment.key == key:
+                return self._run(session, row, segment.id, segment.from_step, segment.units)
+            lost = Result(outcome=Outcome.PREEMPTED, reason="its worker went away")
+            row = rules.end_segment(session, segment, lost)
+        if row is not None and TrialState(row.state).is_finished:
+            return _done(row)
+        if session.record.is_over:
+            return _done_without_end(session, number, row)
+        if session.record.state is StudyState.PAUSED:
+            return Turn(kind=TurnKind.WAIT, reason=f"the study is paused: {session.record.reason}")
+        if row is not None and TrialState(row.state) is TrialState.RUNNING:
+            return row
+        if session.record.config.flow is Flow.ROUNDS:
+            if row is None:
+                raise LookupError(f"study {session.record.key} has no trial {number}")
+            return _done(row)  # paused at the barrier until a later round
+        return self._queue_up(session, number)
+
+    def _queue_up(self, session: StudySession, number: int) -> Turn | Row[Any]:
+        """Rolling: places go to whom the scheduler picks, which may be another trial."""
+        granted, reason = rules.fill_places(session, rules.free_places(session))
+        if number in granted:
+            return session.trials([number])[number]
+        if not granted:
+            rules.stop_if_nothing_is_left(session)
+            if session.record.is_over:
+                return _done_without_end(session, number, session.trial(number))
+        is_next = number == len(session.view.trials)
+        return Turn(kind=TurnKind.WAIT, reason=reason, is_next=is_next)
+
+    def _begin(self, session: StudySession, row: Row[Any], key: str) -> Turn:
+        if reason := cache.serve(session, row):
+            return Turn(kind=TurnKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer if isinstance(answer, Turn) else self._begin(session, answer, key)
+        config = session.record.config
+        segment_id = uuid.uuid4().hex
+        width, refusal = sizes.width_for(session, row.number)
+        refusal = refusal or leases.take(
+            session.connection,
+            pool=config.pool,
+            amount=float(width) * config.lease,
+            study_id=session.record.id,
+            trial=row.number,
+            segment_id=segment_id,
+            at_most=config.parallelism,
+        )
+        if refusal:
+            leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
+            return Turn(kind=TurnKind.WAIT, reason=refusal)
+        from_step = session.view.trials[row.number].checkpoint_step
+        has = config.given if width == 1 else config.given | given(config, float(width))
+        session.start_segment(
+            segment_id,
+            row.number,
+            width=width,
+            key=key,
+            from_step=from_step,
+            until_step=row.until_step,
+            runner=config.runner,
+            provenance=Provenance(resources=has).over(session.record.origin).known(),
+        )
+        return self._run(session, row, segment_id, from_step, float(width))
+
+    def _run(
+        self,
+        session: StudySession,
+        row: Row[Any],
+        segment_id: str,
+        from_step: int,
+        units: float,
+    ) -> Turn:
+        config = session.record.config
+        assignment = Assignment(
+            study=session.record.key,
+            trial=row.number,
+            segment=segment_id,
+            params=row.params,
+            metrics=[metric.name for metric in config.objectives],
+            from_step=from_step,
+            until_step=row.until_step,
+            seed=row.seed,
+            checkpoint_every=config.checkpoints.every,
+            grace_seconds=config.grace,
+            resources=given(config, units),
+            forecasts=forecast_order(config, seed=row.seed),
+            checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
+            restore_from=(
+                cache.restore_from(session, row.number, from_step)
+                or copies.restore_from(session, row, from_step)
+            ),
+        )
+        is_pod = config.runner == "kubernetes"
+        preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
+        return Turn(
+            kind=TurnKind.RUN,
+            reason=row.reason or "it is its turn",
+            assignment=assignment,
+            token=issue_segment_token(self.secret, segment_id),
+            command=config.command,
+            code=config.code,
+            preemptions=preemptions,
+            ooms=ooms,
+        )
+
+    def ready(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        """Those of the waiting that should ask for their turn again, or are over, and why."""
+        answers: list[Waiting] = []
+        for study_id in dict.fromkeys(item.study_id for item in waiting):
+            mine = [item for item in waiting if item.study_id == study_id]
+            with self.ledger.study(study_id) as session:
+                answers += self._ready_in(session, mine)
+        return answers
+
+    def _ready_in(self, session: StudySession, waiting: Sequence[Waiting]) -> list[Waiting]:
+        study_id = session.record.id
+        if not session.record.config.reproducible:
+            rules.stop_if_due(session)
+        if session.record.config.flow is Flow.ROLLING:
+            rules.fill_places(session, rules.free_places(session))
+            rules.stop_if_nothing_is_left(session)
+        if session.record.is_over:
+            return [_over(session, item.trial) for item in waiting]
+        if session.record.state is StudyState.PAUSED:
+            return []
+        finished = session.view.finished
+        is_rounds = session.record.config.flow is Flow.ROUNDS  # waits only while it is paused
+        answers = [
+            Waiting(study_id=study_id, seen=finished, reason="the study has news")
+            for item in waiting
+            if item.trial is None
+            and (is_rounds or (item.seen is not None and finished > item.seen))
+        ]
+        running = session.view.in_state(TrialState.RUNNING)
+        numbers = sorted(
+            item.trial for item in waiting if item.trial is not None and item.trial in running
+        )
+        if numbers:
+            numbers = sorted(set(numbers) - cache.held_up(session, numbers))
+            leases.ask(session.connection, study_id=study_id, numbers=numbers)
+        answers += [
+            Waiting(study_id=study_id, trial=number, reason="a place is free")
+            for number in sizes.startable(session, numbers)
+        ]
+        return answers
+
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Fails those of the trials that still run although their tasks have ended for good.
+
+        Returns:
+            Their numbers.
+        """
+        lost = []
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            for number in [number for number in numbers if number in running]:
+                if segment := session.open_segment(number):
+                    over = Result(outcome=Outcome.PREEMPTED, reason="its task has ended")
+                    rules.end_segment(session, segment, over)
+                if session.view.trials[number].state is TrialState.RUNNING:
+                    reason = "its task has ended without a result"
+                    session.move_trial(number, TrialState.FAILED, reason)
+                    lost.append(number)
+            if lost:
+                rules.stop_if_due(session)
+        return lost
+
+
+def _done(row: Row[Any]) -> Turn:
+    return Turn(kind=TurnKind.DONE, reason=row.reason, score=score_of(row))
+
+
+def _done_without_end(session: StudySession, number: int, row: Row[Any] | None) -> Turn:
+    """The study is over for a trial that has not finished, or that never was."""
+    reason = f"the study stops: {session.record.reason}"
+    if row is None:
+        score = Score(trial=number, state=TrialState.PRUNED, reason=reason)
+        return Turn(kind=TurnKind.DONE, reason=reason, score=score)
+    session.move_trial(number, TrialState.PRUNED, reason)
+    return _done(session.trials([number])[number])
+
+
+def _over(session: StudySession, number: int | None) -> Waiting:
+    """The end of a wait because the study is over; the trial, if any, is pruned."""
+    score = None
+    if number is not None and session.open_segment(number) is None:
+        row = session.trial(number)
+        if row is None or not TrialState(row.state).is_finished:
+            score = _done_without_end(session, number, row).score
+    return Waiting(
+        study_id=session.record.id,
+        trial=number,
+        reason=session.record.reason,
+        is_over=True,
+        score=score,
+    )
