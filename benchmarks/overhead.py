@@ -10,7 +10,6 @@ beside wall time.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import statistics
 import subprocess
@@ -58,6 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeat", type=int, default=1, help="pairs of runs; the median counts")
     parser.add_argument("--command", default="python train.py", help="or: sh train.sh")
     parser.add_argument("--no-others", action="store_true", help="without Ray Tune and Syne Tune")
+    parser.add_argument(
+        "--others-python", default=sys.executable, help="interpreter that has Ray Tune, Syne Tune"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     before = machine()
@@ -77,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{trials} instances, {parallelism} at once, command: {options.command}")
         figures = compare_with_airflow(lab, trials, options.repeat)
         if not options.no_others:
-            figures["others"] = compare_with_others(lab)
+            figures["others"] = compare_with_others(lab, options.others_python)
     write_json(options.json, "overhead", {"machine_before": before, **vars(options), **figures})
 
 
@@ -172,7 +174,7 @@ print("seconds", time.monotonic() - begun, "trials", {trials})
 """
 
 
-def compare_with_others(lab: Lab) -> dict[str, float | None]:
+def compare_with_others(lab: Lab, python: str) -> dict[str, float | None]:
     """Seconds a trial and slot of short trials: ours, Ray Tune's and Syne Tune's."""
     trials, parallelism = SHORT_TRIALS, SHORT_PARALLELISM
     fields = {"seconds": SHORT_SECONDS, "trials": trials, "parallelism": parallelism}
@@ -184,7 +186,7 @@ def compare_with_others(lab: Lab) -> dict[str, float | None]:
         ("Syne Tune", "syne_tune", {"run.py": SYNE, "train.py": SYNE_TRAIN}),
     ):
         sources = {file: textwrap.dedent(text).format(**fields) for file, text in files.items()}
-        seconds = _run_other(sources) if importlib.util.find_spec(module) else None
+        seconds = _run_other(python, sources) if _has(python, module) else None
         found[name] = None if seconds is None else parallelism * seconds / trials
     print(f"{trials} trials of {SHORT_SECONDS} s, {parallelism} at once: seconds a trial and slot")
     for name, seconds in found.items():
@@ -192,12 +194,17 @@ def compare_with_others(lab: Lab) -> dict[str, float | None]:
     return found
 
 
-def _run_other(files: dict[str, str]) -> float:
+def _has(python: str, module: str) -> bool:
+    question = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({module!r}))"
+    return subprocess.run([python, "-c", question], check=False).returncode == 0
+
+
+def _run_other(python: str, files: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory(prefix="hpo-other-") as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         begun = time.monotonic()
-        subprocess.run([sys.executable, "run.py"], cwd=folder, check=True, capture_output=True)
+        subprocess.run([python, "run.py"], cwd=folder, check=True, capture_output=True)
         return time.monotonic() - begun
 
 

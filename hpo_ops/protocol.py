@@ -6,6 +6,7 @@ Training code of any language takes part through a directory (``$HPO_DIR``, in a
     reports.jsonl            one line a report, appended by the training code
     control.json             what the platform wants: continue, pause or stop
     checkpoints/<step>/...   files, then the marker file, written last
+    software.json            optional: what the training runs with, written by the SDK
     result.json              how it ended
 
 The shapes below are those files; the gateway speaks the same ones over HTTP. Standard library
@@ -95,6 +96,55 @@ class Message:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForecastOrder(Message):
+    """Which forecasts of a trial's learning curve its agent is to make, and how.
+
+    Attributes:
+        every: A forecast is due at the first report at or after each multiple of so many steps.
+        last_step: The step to forecast to.
+        is_maximized: Whether a greater value is better.
+        seed: Seed of the trial's forecasts; each one mixes its step in.
+        predictor: Short name of the predictor, or ``their.module:Class``.
+        options: The predictor's own options.
+    """
+
+    every: int
+    last_step: int
+    is_maximized: bool = True
+    seed: int = 0
+    predictor: str = "projected"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("every", "last_step"):
+            value = getattr(self, name)
+            if not _is_step(value) or value < 1:
+                raise ProtocolError(f"{name} is {value!r}, but must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveForecast(Message):
+    """How a trial's learning curve goes on after a step, as its agent made it out.
+
+    Attributes:
+        step: The last step that it goes by.
+        steps: Future steps, rising; empty where there is no forecast.
+        quantiles: For each of them the quantiles of the score (greater is better).
+        note: Why there is no forecast.
+    """
+
+    step: int
+    steps: list[int] = field(default_factory=list)
+    quantiles: list[list[float]] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not _is_step(self.step):
+            raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
+        object.__setattr__(self, "note", _plain(self.note))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assignment(Message):
     """What a container is told.
 
@@ -111,7 +161,10 @@ class Assignment(Message):
         grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
         resources: What the container was given, for example ``{"gpu": 1, "cpu": 4}``.
         fold: Cross-validation fold, where the study has folds.
+        forecasts: Which forecasts the agent is to make; the agent's business only.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
+        restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
+        deterministic: Every step is seeded anew, and torch is to repeat what it does.
         protocol: Version of the protocol.
     """
 
@@ -127,10 +180,15 @@ class Assignment(Message):
     grace_seconds: float = 30.0
     resources: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
+    forecasts: ForecastOrder | None = None
     checkpoint_store: str | None = None
+    restore_from: str | None = None
+    deterministic: bool = False
     protocol: int = VERSION
 
     def __post_init__(self) -> None:
+        if isinstance(self.forecasts, dict):  # from JSON
+            object.__setattr__(self, "forecasts", ForecastOrder.from_dict(self.forecasts))
         if self.protocol != VERSION:
             raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
         if not self.metrics:
@@ -210,6 +268,55 @@ class Result(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provenance(Message):
+    """What a training is made from and runs with, as far as is known.
+
+    Attributes:
+        code_hash: Hash of the code folder; None where it is not known, or the image has the code.
+        commit: The git commit of the code folder.
+        is_dirty: Whether the code folder differs from that commit.
+        image: The image, where it runs in a pod.
+        image_digest: What that name stood for.
+        python: Version of the interpreter.
+        packages: Versions of the packages that were imported, by name.
+        devices: GPUs that were used.
+        resources: What it was given.
+    """
+
+    code_hash: str | None = None
+    commit: str | None = None
+    is_dirty: bool | None = None
+    image: str | None = None
+    image_digest: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    resources: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("code_hash", "commit", "image", "image_digest", "python"):
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise ProtocolError(f"{name} is {value!r}, but must be text")
+        if not isinstance(self.is_dirty, (bool, type(None))):
+            raise ProtocolError(f"is_dirty is {self.is_dirty!r}, but must be true or false")
+        found = self.packages
+        if not isinstance(found, dict) or not _are_text([*found, *found.values()]):
+            raise ProtocolError(f"packages is {found!r}, but must be an object of text")
+        if not isinstance(self.devices, list) or not _are_text(self.devices):
+            raise ProtocolError(f"devices is {self.devices!r}, but must be a list of text")
+
+    def known(self) -> dict[str, Any]:
+        """What is known, as plain data."""
+        return {
+            name: value for name, value in self.to_dict().items() if value not in (None, {}, [])
+        }
+
+    def over(self, other: Provenance) -> Provenance:
+        """This one, and what only the other knows."""
+        return Provenance.from_dict({**other.known(), **self.known()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint(Message):
     """A whole checkpoint in the store; the agent tells the gateway once its manifest is there."""
 
@@ -235,6 +342,7 @@ class Workspace:
         self.assignment = root / "assignment.json"
         self.reports = root / "reports.jsonl"
         self.control = root / "control.json"
+        self.software = root / "software.json"
         self.result = root / "result.json"
         self.checkpoints = root / "checkpoints"
         self.log = root / "log.txt"
@@ -303,6 +411,10 @@ class ReportReader:
 
 def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
+
+
+def _are_text(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _plain(text: str) -> str:

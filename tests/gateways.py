@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hpo_ops.client import Ending
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class FakeGateway:
@@ -21,7 +21,10 @@ class FakeGateway:
         self.fail: Callable[[], None] = lambda: None
         self.reports: list[Report] = []
         self.posts: list[int] = []
+        self.earlier: list[tuple[int, float]] = []
+        self.forecasts: list[CurveForecast] = []
         self.checkpoints: list[Checkpoint] = []
+        self.provenance = Provenance()
         self.results: list[Result] = []
 
     def report(self, reports: Sequence[Report]) -> Control:
@@ -30,12 +33,26 @@ class FakeGateway:
         self.reports.extend(reports)
         return self.decide(self.reports)
 
+    def curve(self) -> list[tuple[int, float]]:
+        self.fail()
+        return list(self.earlier)
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self.fail()
+        self.forecasts.append(forecast)
+
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.fail()
         self.checkpoints.append(checkpoint)
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
         self.fail()
         self.reports.extend(reports)
         self.results.append(result)
+        self.provenance = provenance or self.provenance
         return Ending(result=result)

@@ -6,7 +6,7 @@ from torch import nn
 
 from hpo_ops.sdk import trial
 
-torch.set_num_threads(1)
+torch.set_num_threads(max(int(trial.units), 1))
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(trial.seed)
 params = {"lr": 1e-3, "width": 64, "optimizer": "adam", "momentum": 0.9, "dropout": 0.0}

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from hpo_ops.agent.checks import BadReportError, CheckedReports
 from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
+from hpo_ops.agent.facts import Facts
+from hpo_ops.agent.forecasts import Fitter, Forecasts
 from hpo_ops.agent.uploader import Upload, Uploader
 from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
@@ -18,6 +20,7 @@ from hpo_ops.protocol import (
     Checkpoint,
     Control,
     Outcome,
+    Provenance,
     Report,
     ReportReader,
     Result,
@@ -31,6 +34,7 @@ BATCH = 500
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 3.0
 MAX_DELAY_SECONDS = 5.0
+UNHEARD = "the platform did not take its reports in time: it goes on from its last checkpoint"
 REFUSED = "the platform gave this segment to someone else"
 
 
@@ -45,9 +49,11 @@ class Agent:
         assignment: What the training was told.
         gateway: Where reports go and decisions come from.
         upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
+        known: What the runner knows of what the training is made from.
         clock: Seconds that never go back.
         wait: Waits for some seconds.
         finish_seconds: How long `finish` tries to get everything out.
+        fitter: Makes forecasts where the assignment asks for some; a child process by default.
     """
 
     def __init__(
@@ -57,9 +63,11 @@ class Agent:
         gateway: SegmentGateway,
         *,
         upload: Upload | None = None,
+        known: Callable[[], Provenance] = Provenance,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         finish_seconds: float = 120.0,
+        fitter: Fitter | None = None,
     ) -> None:
         self._workspace = workspace
         self._assignment = assignment
@@ -69,6 +77,8 @@ class Agent:
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
         self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._facts = Facts(workspace, known)
+        self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._batch: list[Report] = []
         self._announcements: list[Checkpoint] = []
         self._control = Control()
@@ -76,7 +86,7 @@ class Agent:
         self._is_refused = False
         self._ending: Ending | None = None
         self._delay = 0.0
-        self._give_up_at = math.inf
+        self._give_up_at = self._hurry_until = math.inf
         self._try_at = clock()
         self._beat_at = self._try_at + HEARTBEAT_SECONDS
 
@@ -126,15 +136,16 @@ class Agent:
     def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
-        Takes no longer than the time allowed; what the gateway does not hear in that time, the
-        caller may bring it another way.
+        A gateway that takes nothing for the time allowed is given up; what it has not heard by
+        then, the caller may bring it another way.
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
             was_told_to_go: Whether its container was told to go while it was at work. Unless it
                 had come to its end, the gateway is not told: who told it to go knows why.
         """
-        self.hurry(self._finish_seconds)
+        self._give_up_at = self._clock() + self._finish_seconds
+        self._forecasts.close()
         self._read()
         self._look_at_checkpoints()
         if self._is_more_than_one_message:
@@ -149,9 +160,10 @@ class Agent:
         return result
 
     def flush(self) -> None:
-        """Gets out what is left, in the time allowed."""
-        self.hurry(self._finish_seconds)
-        while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
+        """Gets out what is left, as long as the gateway takes something in the time allowed."""
+        self._give_up_at = self._clock() + self._finish_seconds
+        self._forecasts.close()
+        while ((is_more := self.pump()) or self._has_work) and self._clock() < self._end_at:
             if not is_more:
                 self._wait_a_little()
         self._close_uploads()
@@ -164,7 +176,11 @@ class Agent:
 
     def hurry(self, seconds: float) -> None:
         """Everything must be out in so many seconds, if not earlier; safe in a signal handler."""
-        self._give_up_at = min(self._give_up_at, self._clock() + seconds)
+        self._hurry_until = min(self._hurry_until, self._clock() + seconds)
+
+    @property
+    def _end_at(self) -> float:
+        return min(self._give_up_at, self._hurry_until)
 
     @property
     def _is_held_up(self) -> bool:
@@ -222,9 +238,15 @@ class Agent:
         if self._is_held_up or not (is_due or self._announcements):
             return
         try:
-            if is_due:
-                answer = self._gateway.report(self._batch)
-                self._batch = []
+            ready = self._forecasts.ready(self._batch)
+            if ready or now >= self._beat_at:
+                if ready and self._forecasts.made is not None:
+                    self._gateway.forecast(self._forecasts.made)
+                answer = self._gateway.report(self._batch[:ready])
+                self._forecasts.sent(self._batch[:ready])
+                if ready:
+                    self._give_up_at = max(self._give_up_at, now + self._finish_seconds)
+                del self._batch[:ready]
                 self._beat_at = now + HEARTBEAT_SECONDS
                 self._obey(answer)
             while self._announcements:
@@ -274,10 +296,9 @@ class Agent:
             return Result(
                 outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
             )
-        if self._is_refused:
-            return Result(
-                outcome=Outcome.PREEMPTED, step=step, reason=REFUSED, exit_code=exit_code
-            )
+        if self._is_refused or len(self._batch) >= BATCH:
+            reason = REFUSED if self._is_refused else UNHEARD
+            return Result(outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code)
         return conclude(
             exit_code,
             said=read_result(self._workspace.result),
@@ -290,9 +311,10 @@ class Agent:
         )
 
     def _tell(self, result: Result) -> None:
+        provenance = self._facts.gather()
         while not self._is_refused:
             try:
-                ending = self._gateway.finish(result, self._batch)
+                ending = self._gateway.finish(result, self._batch, provenance)
             except GatewayUnreachableError as error:
                 self._hold_up(error)
             except GatewayRefusedError as error:
@@ -301,7 +323,7 @@ class Agent:
                 self._batch = []
                 self._ending = ending
                 return
-            if self._try_at >= self._give_up_at:
+            if self._try_at >= self._end_at:
                 logger.warning("the gateway did not hear how the segment ended")
                 return
             self._wait(max(0.0, self._try_at - self._clock()))

@@ -9,14 +9,14 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.logs import LogShipper
-from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.restoring import restore_checkpoint, with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
@@ -88,21 +88,11 @@ def restore(segment: Segment) -> None:
         target = root / "code"
         fetch = partial(fetch_code, segment.store, segment.code, target)
         with_signs_of_life(fetch, segment.gateway)
-    step = None
-    assignment = segment.assignment
-    if assignment.from_step > 0:
-        step = with_signs_of_life(
-            partial(
-                segment.checkpoints.restore,
-                assignment.trial,
-                segment.workspace.checkpoints,
-                at_most=assignment.from_step,
-            ),
-            segment.gateway,
-        )
-        logger.info("restored the checkpoint of step %s", step)
+    assignment = restore_checkpoint(
+        segment.assignment, segment.workspace, segment.checkpoints, segment.gateway
+    )
     _install_shell(root / "bin")
-    segment.workspace.prepare(replace(assignment, from_step=step or 0, checkpoint_store=None))
+    segment.workspace.prepare(assignment)
     _open_to_all(root)
 
 

@@ -24,16 +24,22 @@ from hpo_ops.airflow.operators import (
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.trial import TrialOperator
-from hpo_ops.airflow.trigger_form import GENERIC_CEILING, form_of, generic_form
-from hpo_ops.config import Flow, StudyConfig, StudyError, load_study, parse_study
+from hpo_ops.airflow.trigger_form import form_of, generic_form
+from hpo_ops.config import (
+    GENERIC_CEILING,
+    GENERIC_DAGS,
+    Flow,
+    StudyConfig,
+    StudyError,
+    load_study,
+    parse_study,
+)
 from hpo_ops.schedulers import PAUSING
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
-GENERIC = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
 Body = Callable[[PrepareOperator], list[Any]]
 """Adds what is between `prepare` and `publish`, and returns what ends it."""
 
@@ -58,9 +64,9 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
                 else build_dag(study, problem=problem)
             )
     for name, study in running.items():
-        if name not in dags and name not in GENERIC.values() and only in (None, name):
+        if name not in dags and name not in GENERIC_DAGS.values() and only in (None, name):
             dags[name] = build_dag(study, problem=f"the study file of {name} is gone")
-    for runner, name in GENERIC.items():
+    for runner, name in GENERIC_DAGS.items():
         if only in (None, name):
             dags[name] = build_generic_dag(runner)
     return dags
@@ -92,7 +98,7 @@ def _read_files(
         if name in sources:
             problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
             found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
-        elif name in GENERIC.values():
+        elif name in GENERIC_DAGS.values():
             found[path.stem] = None, f"{path}: name is {name!r}, but that is a generic DAG's"
         else:
             sources[name] = path
@@ -119,7 +125,7 @@ def rehearse() -> None:
     }
     for flow in Flow:
         build_dag(parse_study({**study, "flow": flow.value}, source="rehearsal"))
-    for runner in GENERIC:
+    for runner in GENERIC_DAGS:
         build_generic_dag(runner)
 
 
@@ -170,7 +176,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
 def build_generic_dag(runner: str) -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
     return _frame(
-        GENERIC[runner],
+        GENERIC_DAGS[runner],
         lambda prepare: _add_rolling(prepare, runner, None),
         config=None,
         runner=runner,
@@ -179,7 +185,7 @@ def build_generic_dag(runner: str) -> DAG:
         publish_rule=TriggerRule.ALL_DONE,
         description="Runs the study that its trigger config holds.",
         tags=["hpo", Flow.ROLLING.value],
-        doc_md=_GENERIC_DOCUMENT.format(dag_id=GENERIC[runner]),
+        doc_md=_GENERIC_DOCUMENT.format(dag_id=GENERIC_DAGS[runner]),
         max_active_tasks=GENERIC_CEILING + 16,
     )
 

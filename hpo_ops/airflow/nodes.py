@@ -7,7 +7,8 @@ from typing import Any
 
 from hpo_ops.airflow.connections import KUBERNETES
 from hpo_ops.airflow.pod_templates import read_template
-from hpo_ops.config import StudyConfig
+from hpo_ops.client import GatewayClient
+from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.runners.pods import GPU, POOL_LABEL, shares_of
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,20 @@ def capacity_of(config: StudyConfig) -> float | None:
         return None
     shares = shares_of(read_template(config.resources, config.pod))
     return count_gpus(nodes.items, shares=shares)
+
+
+def count_again(gateway: GatewayClient) -> dict[str, float]:
+    """Tells the gateway what the pools of running studies have by now; returns what was found."""
+    found: dict[str, float] = {}
+    for study in gateway.ledger_part().studies:
+        if study.state != "running":
+            continue
+        config = parse_study(gateway.config(study.id), source=study.key, is_entered=True)
+        if config.pool in found or (capacity := capacity_of(config)) is None:
+            continue
+        found[config.pool] = capacity
+        gateway.find_pool(config.pool, capacity)
+    return found
 
 
 def count_gpus(nodes: list[Any], *, shares: int = 1) -> float | None:

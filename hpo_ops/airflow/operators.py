@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow.code import unpack_code
 from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
@@ -19,6 +21,7 @@ from hpo_ops.airflow.connections import (
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
+from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
 from hpo_ops.airflow.user_code import load_function
@@ -26,12 +29,15 @@ from hpo_ops.checkpoints import (
     STORE_ERRORS,
     BadCodeError,
     Checkpoints,
+    CorruptCheckpointError,
     find_packages,
     open_store,
     upload_code,
 )
-from hpo_ops.client import Score, StudyHandle, StudyRequest
+from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
+from hpo_ops.protocol import Provenance
+from hpo_ops.runners.origin import find_origin
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -84,13 +90,18 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(self.problem)
         try:
             config = self._study(context)
-        except StudyError as error:
+        except (StudyError, BadCodeError) as error:
             raise AirflowFailException(str(error)) from error
+        repeat = read_repeat(context, config)
+        config = config.as_repeat(repeat.number)
         request = StudyRequest(
             config=config.to_dict(),
             dag_id=self.dag_id,
             run_id=context["run_id"],
             capacity=capacity_of(config),
+            origin=self._origin(config),
+            experiment=repeat.experiment,
+            repeat=repeat.number,
         )
         try:
             study = connect_gateway().start_study(request)
@@ -105,6 +116,7 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(
                 f"the store {study.store} cannot be used: {error}"
             ) from error
+        start_repeats(context, repeat, config.repeats)
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:
@@ -112,6 +124,14 @@ class PrepareOperator(BaseOperator):
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
+
+    def _origin(self, config: StudyConfig) -> Provenance:
+        """What the study's trials are made from, as far as this worker can see."""
+        try:
+            return find_origin(config, os.environ)
+        except (BadCodeError, OSError) as error:
+            self.log.warning("no other study can share the scores of this one: %s", error)
+            return Provenance()
 
     def _with_code(self, study: StudyHandle, *, is_installed: bool) -> StudyHandle:
         """Packs the code for pods; it is uploaded only where it has changed."""
@@ -139,6 +159,7 @@ class PrepareOperator(BaseOperator):
             source=source,
             folder=dags_folder(),
             runner=self.runner,
+            unpack=unpack_code,
         )
         store = config.checkpoints.store or default_store()
         if store is None:
@@ -245,8 +266,15 @@ class PublishOperator(BaseOperator):
         checkpoints = open_checkpoints(study)
         uri = None
         if best.checkpoint_step is not None:
-            uri = checkpoints.copy_to_best(best.trial, best.checkpoint_step)
-        found: dict[str, Any] = {**best.to_dict(), "checkpoint_uri": uri}
+            uri = self._copy(checkpoints, best)
+        trial = gateway.trial(study.id, best.trial)
+        found: dict[str, Any] = {
+            **best.to_dict(),
+            "checkpoint_uri": uri,
+            "seed": trial.seed,
+            "data_version": trial.data_version,
+            "provenance": trial.provenance.known(),
+        }
         result: dict[str, Any] = {
             "study": study.name,
             "run_id": study.run_id,
@@ -266,6 +294,17 @@ class PublishOperator(BaseOperator):
         self.log.info("best: trial %d with %s = %g", best.trial, progress.metric, best.value)
         self.log.info("best checkpoint: %s", uri)
         return result
+
+    def _copy(self, checkpoints: Checkpoints, best: Best) -> str | None:
+        """Copies the best checkpoint; one that belongs to another study may be gone by now."""
+        step = best.checkpoint_step or 0
+        try:
+            return checkpoints.copy_to_best(best.trial, step, uri=best.checkpoint_uri)
+        except CorruptCheckpointError as error:
+            if best.served is None:
+                raise
+            self.log.warning("%s: it was served from %s", error, best.served)
+            return None
 
 
 class FinalizeOperator(BaseOperator):

@@ -14,8 +14,14 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import resolve_user_from_token
 from fastapi import FastAPI, HTTPException, Request
 
+from hpo_ops.airflow.connections import STORE_VARIABLE, default_store, store_credentials
+from hpo_ops.airflow.running import code_folder
+from hpo_ops.airflow.runs import AirflowRuns
+from hpo_ops.airflow.trigger_form import most_trials
+from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.settings import open_studies
+from hpo_ops.gateway.jobs import Platform
+from hpo_ops.gateway.settings import job_runner, open_studies
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -36,7 +42,10 @@ class AirflowUser:
     def may_edit(self, dag_id: str) -> bool:
         return self._may("PUT", dag_id)
 
-    def _may(self, method: Literal["GET", "PUT"], dag_id: str) -> bool:
+    def may_start(self, dag_id: str) -> bool:
+        return self._may("POST", dag_id)
+
+    def _may(self, method: Literal["GET", "POST", "PUT"], dag_id: str) -> bool:
         return get_auth_manager().is_authorized_dag(
             method=method,
             access_entity=DagAccessEntity.RUN,
@@ -60,4 +69,18 @@ async def log_in(request: Request) -> AirflowUser:
 
 def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
     """The gateway for Airflow's api-server."""
-    return create_app(open_studies(environment), login=log_in)
+    platform = Platform(
+        runs=AirflowRuns(),
+        open_store=_open_store,
+        folder=code_folder(),
+        runner=job_runner(environment),
+        most_trials=most_trials(),
+    )
+    return create_app(open_studies(environment), login=log_in, platform=platform)
+
+
+def _open_store() -> tuple[str, Store]:
+    address = default_store()
+    if address is None:
+        raise ValueError(f"the platform has no store of its own ({STORE_VARIABLE})")
+    return address, open_store(address, store_credentials())

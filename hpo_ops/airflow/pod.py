@@ -25,8 +25,8 @@ from hpo_ops.airflow.pod_trigger import SegmentTrigger
 from hpo_ops.airflow.trial import TrialTask, assigned
 from hpo_ops.client import GatewayClient, Score, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
-from hpo_ops.protocol import Outcome, Result
-from hpo_ops.runners.pod_status import Phase, PodStatus, read_status
+from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.runners.pod_status import Phase, PodStatus, image_digest, read_status
 from hpo_ops.runners.pods import (
     SEGMENT_LABEL,
     SegmentPod,
@@ -111,7 +111,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         result = self._judge(status, event, Resources(**study.resources), ooms)
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
-        ending = connect_gateway().finish_segment(segment, result)
+        digest = image_digest(pod)
+        ending = connect_gateway().finish_segment(
+            segment, result, provenance=Provenance(image_digest=digest)
+        )
         self.announce_end(ending.result)
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
@@ -281,6 +284,7 @@ class PodSettings:
             steps = [resources.memory, *resources.memory_on_oom]
             memory = steps[min(turn.ooms, len(steps) - 1)]
             resources = resources.model_copy(update={"memory": memory})
+        resources = resources.scaled(assigned(turn).resources.get("units", 1.0))
         return cls(
             resources,
             pod,

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from hpo_ops.airflow.connections import KUBERNETES, connect_gateway
+from hpo_ops.airflow.nodes import count_again
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.core.reconcile import LedgerStudy, RunState
 from hpo_ops.runners.leftovers import Cluster
@@ -34,8 +35,9 @@ class ReconcileOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         cluster = self.connect_cluster()
+        gateway = connect_gateway()
         reconciler = Reconciler(
-            connect_gateway(),
+            gateway,
             lambda study: run_state(context["ti"], study),
             cluster,
             on_end=lambda study: RunningStudies().forget(study.dag_id, study.run_id),
@@ -43,6 +45,9 @@ class ReconcileOperator(BaseOperator):
         done = reconciler.repair(reconciler.look())
         for note in cluster.notes if cluster else ():
             self.log.warning("%s", note)
+        if cluster is not None:  # nodes come and go
+            for pool, capacity in count_again(gateway).items():
+                self.log.info("the nodes of the pool %s have %g", pool, capacity)
         left = []
         for item in done:
             finding = item.finding

@@ -13,12 +13,20 @@ from hpo_ops.config import StudyConfig, StudyError, parse_study
 from hpo_ops.protocol import write_aside
 
 
+def code_folder() -> Path:
+    """Where this machine keeps code that comes from the store."""
+    return _home() / "code"
+
+
+def _home() -> Path:
+    return Path(os.environ.get("AIRFLOW_HOME", Path.home() / "airflow")) / "hpo"
+
+
 class RunningStudies:
     """One small file for each study that runs: written by `prepare`, deleted by `finalize`."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        home = Path(os.environ.get("AIRFLOW_HOME", Path.home() / "airflow"))
-        self._folder = folder or home / "hpo" / "running"
+        self._folder = folder or _home() / "running"
 
     def remember(self, dag_id: str, run_id: str, config: Mapping[str, Any]) -> None:
         """A study starts."""

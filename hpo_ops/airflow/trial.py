@@ -6,19 +6,23 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow.code import present_code
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.operators import open_checkpoints
 from hpo_ops.airflow.triggers import TurnTrigger
+from hpo_ops.checkpoints import BadCodeError
 from hpo_ops.client import GatewayClient, Score, SegmentClient, StudyHandle, Turn, TurnKind
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Assignment, ParamValue, Result
+from hpo_ops.protocol import Assignment, ParamValue, Provenance, Result
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
+from hpo_ops.runners.origin import describe_code
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,6 +65,8 @@ class TrialTask(BaseOperator):
         shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
         value = self._score.value if self._score else None
         result = "" if value is None else f" → {_short(value)}"
+        if self._score and self._score.served:
+            result += " (cache)"
         return f"{self.number}: {shown}{result}".strip()
 
     def execute(self, context: Context) -> None:
@@ -105,10 +111,11 @@ class TrialTask(BaseOperator):
         assignment = assigned(turn)
         self.hyperparameters = assignment.params
         self.log.info(
-            "trial %d runs from step %d to %s: %s",
+            "trial %d runs from step %d to %s on %g units: %s",
             self.number,
             assignment.from_step,
             assignment.until_step or "its end",
+            assignment.resources.get("units", 1.0),
             turn.reason,
         )
 
@@ -166,24 +173,37 @@ class TrialOperator(TrialTask):
         assignment = assigned(turn)
         self._runner = LocalRunner(
             turn.command or "",
-            Path(turn.code or ""),
+            present_code(turn.code or ""),
             environment=study.env,
             on_line=lambda line: self.log.info("%s", line),
             warm=WarmStarter(),
         )
-        with tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as folder,
+            ThreadPoolExecutor(1, "hpo-code") as pool,
+        ):
+            # The folder may have changed since the study was prepared; the training need not wait.
+            code = pool.submit(describe_code, Path(turn.code or ""))
             end = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",
                 runner=self._runner,
                 gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
                 checkpoints=open_checkpoints(study),
+                known=lambda: self._code(code),
             )
         ending = end.ending or gateway.finish_segment(assignment.segment, end.result, end.unsent)
         self.announce_end(end.result)
         if self._is_killed:
             raise RuntimeError("the task was told to end; another try goes on")
         return ending.score
+
+    def _code(self, code: Future[Provenance]) -> Provenance:
+        try:
+            return code.result()
+        except (BadCodeError, OSError) as error:
+            self.log.warning("the code of this segment has no hash: %s", error)
+            return Provenance()
 
 
 def _short(value: ParamValue) -> str:

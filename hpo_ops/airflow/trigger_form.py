@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ import yaml
 from airflow.sdk import Param
 from airflow.sdk.configuration import conf as airflow_conf
 
+from hpo_ops.checkpoints.archive import is_packed
 from hpo_ops.config import (
+    GENERIC_CEILING,
     OVERRIDABLE,
     Flow,
     StudyConfig,
@@ -20,17 +22,18 @@ from hpo_ops.config import (
     with_code_path,
 )
 
+REPEAT = "repeat"
+"""Key of a run that another run has started: which repeat of an experiment it is."""
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
-
-GENERIC_CEILING = 64
-"""Highest parallelism of a study that the generic DAG runs."""
 
 _SECTIONS = {
     "trials": "Search",
     "parallelism": "Search",
     "seed": "Search",
+    "repeats": "Search",
     "reproducible": "Search",
+    "cache": "Search",
     "metric.target": "When to stop",
     "budget.wall": "When to stop",
     "stop.patience": "When to stop",
@@ -78,6 +81,7 @@ def read_trigger(
     source: str,
     folder: Path,
     runner: str = "local",
+    unpack: Callable[[str], Path] = Path,
 ) -> StudyConfig:
     """The study that a DAG run is to execute.
 
@@ -88,24 +92,29 @@ def read_trigger(
         source: Where it comes from, for messages.
         folder: What a relative code folder of a whole study is relative to.
         runner: Where the trials of the generic DAG run.
+        unpack: The folder with the code of an archive in a store.
 
     Raises:
         StudyError: An unknown key, or a value that is not allowed.
     """
     known = (STUDY,) if config is None else OVERRIDABLE
-    if unknown := sorted(set(conf) - set(known)):
+    if unknown := sorted(set(conf) - {*known, REPEAT}):
         raise StudyError(
             source,
             [f"{key} is not a key of its form (keys: {', '.join(known)})" for key in unknown],
         )
     if config is None:
-        return _whole_study(params.get(STUDY), source=source, folder=folder, runner=runner)
+        return _whole_study(
+            params.get(STUDY), source=source, folder=folder, runner=runner, unpack=unpack
+        )
     study = parse_study(dict(config), source=source)
     given = {key: params[key] for key in known if key in params and params[key] != study.get(key)}
     return study.change(given, source=source, is_running=False)
 
 
-def _whole_study(value: Any, *, source: str, folder: Path, runner: str) -> StudyConfig:
+def _whole_study(
+    value: Any, *, source: str, folder: Path, runner: str, unpack: Callable[[str], Path]
+) -> StudyConfig:
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
@@ -115,6 +124,8 @@ def _whole_study(value: Any, *, source: str, folder: Path, runner: str) -> Study
         raise StudyError(source, ["study is missing: give a whole study as conf"])
     given = {"flow": Flow.ROLLING.value, "runner": runner}
     data = {**given, **value} if isinstance(value, dict) else value
+    if isinstance(data, dict) and isinstance(code := data.get("code"), str) and is_packed(code):
+        data = {**data, "code": str(unpack(code))}
     study = parse_study(with_code_path(data, folder), source=source)
     if study.runner != runner:
         raise StudyError(source, [f"runner is {study.runner!r}, but must be {runner!r} here"])
@@ -139,13 +150,18 @@ def _whole_study(value: Any, *, source: str, folder: Path, runner: str) -> Study
     return study.model_copy(update={"code": str(code)})
 
 
+def most_trials() -> int:
+    """Trials that a rolling study may have."""
+    return int(airflow_conf.getint("core", "max_map_length"))
+
+
 def check_map_length(study: StudyConfig, *, source: str) -> None:
     """A rolling study needs a task instance a trial.
 
     Raises:
         StudyError: Airflow does not map so many; says which setting to raise.
     """
-    most = airflow_conf.getint("core", "max_map_length")
+    most = most_trials()
     if study.flow is Flow.ROLLING and study.mapped_trials > most:
         raise StudyError(
             source,

@@ -4,6 +4,7 @@
     <store>/<study>/best/<files...>                    and manifest.json, uploaded last
     <store>/<study>/logs/<trial>/<segment>/<container>/<part>.log
     <store>/code/<hash>.tar.gz
+    <store>/archives/<file_name>                       what jobs name instead of sending it
 
 A checkpoint counts only with its manifest, so half of one is never restored.
 """

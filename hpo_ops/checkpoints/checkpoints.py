@@ -77,26 +77,42 @@ class Checkpoints:
 
     def newest_complete(self, trial: int, *, at_most: int | None = None) -> int | None:
         """The highest step with a manifest, in numeric order; None where there is none."""
-        for step in self._steps(trial, at_most):
+        for step in self._steps(self._trial(trial), at_most):
             if self._exists(f"{self._base(trial, step)}/{MANIFEST}"):
                 return step
         return None
 
-    def restore(self, trial: int, target: Path, *, at_most: int | None = None) -> int | None:
+    def restore(
+        self,
+        trial: int,
+        target: Path,
+        *,
+        at_most: int | None = None,
+        place: str | None = None,
+    ) -> int | None:
         """Downloads the newest whole checkpoint into ``target/<step>``, the marker last.
 
         A checkpoint that is not what its manifest says is passed over for the next older one;
         a store that is away is an error, since going on without it would lose work.
 
+        Args:
+            trial: The trial.
+            target: The folder that checkpoints are in.
+            at_most: The last step that counts.
+            place: Where else in the store to look before: the checkpoints of another trial.
+
         Returns:
             The step restored, or None where there is nothing to restore.
         """
-        for step in self._steps(trial, at_most):
-            try:
-                if self._restore(trial, step, target):
-                    return step
-            except CorruptCheckpointError as error:
-                logger.warning("trial %d: checkpoint %d is passed over: %s", trial, step, error)
+        if place is not None:
+            check_path(place)
+        for folder in filter(None, (place, self._trial(trial))):
+            for step in self._steps(folder, at_most):
+                try:
+                    if self._restore(f"{folder}/{step}", step, target):
+                        return step
+                except CorruptCheckpointError as error:
+                    logger.warning("%s/%d is passed over: %s", folder, step, error)
         return None
 
     def complete(self, trial: int | None = None) -> list[CheckpointRef]:
@@ -106,16 +122,24 @@ class Checkpoints:
             ref for ref, path in self._objects(prefix) if path.endswith(f"/{ref.step}/{MANIFEST}")
         )
 
-    def copy_to_best(self, trial: int, step: int) -> str:
+    def copy_to_best(self, trial: int, step: int, *, uri: str | None = None) -> str:
         """Makes a checkpoint the study's best one, and returns its address; safe to repeat.
 
         While an older best is replaced there is no manifest, so that a reader never takes a
         mixture of both.
 
+        Args:
+            trial: The trial.
+            step: The checkpoint's step.
+            uri: Its address, which may be that of another trial in the same store.
+
         Raises:
             CorruptCheckpointError: The checkpoint is not whole.
         """
         base, best = self._base(trial, step), f"{self._study}/best"
+        if uri is not None and uri.startswith(f"{self._uri}/") and uri != f"{self._uri}/{best}":
+            base = uri.removeprefix(f"{self._uri}/")
+            check_path(base)
         manifest = self._read_manifest(base)
         if manifest is None:
             raise CorruptCheckpointError(f"trial {trial} has no whole checkpoint at step {step}")
@@ -157,8 +181,7 @@ class Checkpoints:
                 self._delete(path)
         return sorted(doomed)
 
-    def _restore(self, trial: int, step: int, target: Path) -> bool:
-        base = self._base(trial, step)
+    def _restore(self, base: str, step: int, target: Path) -> bool:
         manifest = self._read_manifest(base)
         if manifest is None:
             return False
@@ -201,8 +224,8 @@ class Checkpoints:
         except CorruptCheckpointError:
             return False
 
-    def _steps(self, trial: int, at_most: int | None) -> list[int]:
-        answer = obstore.list_with_delimiter(self._store, self._trial(trial))
+    def _steps(self, folder: str, at_most: int | None) -> list[int]:
+        answer = obstore.list_with_delimiter(self._store, folder)
         names = [prefix.rsplit("/", 1)[-1] for prefix in answer["common_prefixes"]]
         steps = (int(name) for name in names if name.isdecimal())
         return sorted((step for step in steps if at_most is None or step <= at_most), reverse=True)

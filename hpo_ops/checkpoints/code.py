@@ -29,9 +29,13 @@ class BadCodeError(ValueError):
 
 
 def hash_code(folder: Path) -> str:
-    """The name of a folder's content: another one as soon as one file is another."""
+    """The name of a folder's content: another one as soon as one file is another.
+
+    Raises:
+        BadCodeError: The folder is empty, or too large to be code.
+    """
     digest = hashlib.sha256()
-    for path, name in _files(folder):
+    for path, name in _code(folder):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{name}\0{_mode(path):o}\0{content}\n".encode())
     return digest.hexdigest()[:32]
@@ -119,15 +123,7 @@ def _unpack(packed: tarfile.TarFile, item: tarfile.TarInfo, target: Path) -> Non
 
 def pack_code(folder: Path) -> bytes:
     """A folder as an archive, byte for byte the same for the same content."""
-    files = list(_files(folder))
-    if not files:
-        raise BadCodeError(f"{folder} has no files to pack")
-    size = sum(path.stat().st_size for path, _ in files)
-    if size > MAX_BYTES:
-        raise BadCodeError(
-            f"{folder} has {size >> 20} MiB, but code may have {MAX_BYTES >> 20} MiB at most: "
-            "keep data elsewhere"
-        )
+    files = _code(folder)
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as compressed,
@@ -139,6 +135,19 @@ def pack_code(folder: Path) -> bytes:
             with path.open("rb") as stream:
                 archive.addfile(item, stream)
     return packed.getvalue()
+
+
+def _code(folder: Path) -> list[tuple[Path, str]]:
+    files = list(_files(folder))
+    if not files:
+        raise BadCodeError(f"{folder} has no files to pack")
+    size = sum(path.stat().st_size for path, _ in files)
+    if size > MAX_BYTES:
+        raise BadCodeError(
+            f"{folder} has {size >> 20} MiB, but code may have {MAX_BYTES >> 20} MiB at most: "
+            "keep data elsewhere"
+        )
+    return files
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from hpo_ops import __version__
-from hpo_ops.cli import plan, simulate, whatif
+from hpo_ops.cli import (
+    compare,
+    experiment,
+    importing,
+    plan,
+    pools,
+    reproduce,
+    simulate,
+    submit,
+    trial,
+    whatif,
+)
 from hpo_ops.cli.build import build
 from hpo_ops.cli.doctor import EXAMPLES, doctor
 from hpo_ops.cli.errors import CommandError
@@ -20,6 +29,7 @@ from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import LogContainer, show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
 from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
+from hpo_ops.cli.target import parse_changes, read_target
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
@@ -34,8 +44,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAG that takes a whole study, for each runner."""
 DAG_SECONDS = 90.0
 EXPECTED = (
     CommandError,
@@ -123,8 +131,9 @@ def run(
     except LookupError:
         why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
         raise CommandError(f"{target.name} was not started: {why or page}") from None
+    ended_well &= experiment.follow_repeats(session, console, progress)
     if as_json:
-        print_json(progress.to_dict())
+        print_json({**progress.to_dict(), **experiment.end_json(session, progress)})
     elif not is_quiet:
         _show_end(session, progress)
     if not ended_well:
@@ -138,28 +147,14 @@ def _show_end(session: Session, progress: Progress) -> None:
         for line in best_lines(progress.best, progress.metric):
             out.print(line, soft_wrap=True)
     out.print(f"Airflow:     {session.airflow.run_page(progress.dag_id, run_id)}", soft_wrap=True)
+    for line in experiment.end_lines(session, progress):
+        out.print(line, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Target:
-    """What `hpo run` triggers: a study's own DAG, or the generic one with a whole study."""
-
-    name: str
-    dag_id: str
-    conf: dict[str, object]
-
-
-def read_target(given: str, changes: dict[str, object]) -> Target:
-    """A name or a file in ``dags/studies`` has a DAG of its own; other files are sent whole."""
-    path = Path(given)
-    if path.suffix not in (".yaml", ".yml"):
-        return Target(given, given, changes)
-    study = load_study(path)
-    if path.resolve().parts[-3:-1] == ("dags", "studies"):
-        return Target(study.name, study.name, changes)
-    study = study.change(changes, source=given, is_running=False)
-    whole = {**study.to_dict(), "flow": "rolling"} if not study.reproducible else study.to_dict()
-    return Target(study.name, GENERIC_DAGS[study.runner], {"study": whole})
+app.command(epilog=submit.EPILOG)(submit.submit)
+app.command(epilog=experiment.EPILOG)(experiment.experiment)
+app.command(epilog=compare.EPILOG)(compare.compare)
+app.command("import", epilog=importing.EPILOG)(importing.import_)
 
 
 @app.command(epilog="Examples: hpo status · hpo status digits --json")
@@ -291,18 +286,8 @@ def set_(
         out.print(f"{key}: {value}", soft_wrap=True)
 
 
-def parse_changes(words: list[str]) -> dict[str, object]:
-    """``["parallelism=4"]`` as ``{"parallelism": 4}``; values are read as YAML."""
-    changes: dict[str, object] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise CommandError(f"{word!r} is not of the form key=value")
-        changes[key] = yaml.safe_load(value)
-    return changes
-
-
 app.command(epilog=EXAMPLES)(doctor)
+app.command(epilog=pools.EPILOG)(pools.pools)
 
 
 @app.command(epilog="Example: hpo up --port 8090")
@@ -381,6 +366,8 @@ def gateway(
     uvicorn.run(alone, host=host, port=port)
 
 
+app.command(epilog=trial.EPILOG)(trial.show)
+app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(trace, name="trace")
 app.command(epilog=simulate.EPILOG)(simulate.simulate)
 app.command(epilog=plan.EPILOG)(plan.plan)

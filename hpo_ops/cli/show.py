@@ -54,6 +54,8 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{counts['paused']} paused")
     if counts["failed"]:
         parts.append(f"{counts['failed']} failed")
+    if progress.served:
+        parts.append(f"{progress.served} from the cache")
     if progress.best:
         best = progress.best
         parts.append(f"best {progress.metric} {best.value:.4g} (trial {best.trial})")
@@ -94,9 +96,16 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
             duration(trial.seconds),
             str(trial.segments),
             params_text(dict(trial.params)),
-            trial.reason,
+            _why(trial),
         )
     return table
+
+
+def _why(trial: TrialSummary) -> str:
+    """The reason of a trial's state, and where its reports are from if not all are its own."""
+    if trial.served is None or "from the cache" in trial.reason:
+        return trial.reason
+    return f"{trial.reason} (from the cache: {trial.served})".strip()
 
 
 def front_table(trials: Sequence[TrialSummary]) -> Table:

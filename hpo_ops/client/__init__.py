@@ -1,14 +1,19 @@
 """The gateway's client and the shapes it speaks."""
 
+from hpo_ops.client.detail import SegmentDetail, TrialDetail
+from hpo_ops.client.experiments import Experiment, Repeat
 from hpo_ops.client.http import GatewayClient, SegmentClient
+from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Ending,
     Group,
+    PoolSummary,
     Progress,
     ReportPage,
     Score,
     SegmentSummary,
+    Served,
     StudyHandle,
     StudyRequest,
     TrialSummary,
@@ -27,18 +32,25 @@ from hpo_ops.client.segment import (
 __all__ = [
     "Best",
     "Ending",
+    "Experiment",
     "GatewayClient",
     "GatewayRefusedError",
     "GatewayUnreachableError",
     "Group",
+    "JobStatus",
+    "PoolSummary",
     "Progress",
+    "Repeat",
     "ReportPage",
     "Score",
     "SegmentClient",
+    "SegmentDetail",
     "SegmentGateway",
     "SegmentSummary",
+    "Served",
     "StudyHandle",
     "StudyRequest",
+    "TrialDetail",
     "TrialSummary",
     "Turn",
     "TurnKind",

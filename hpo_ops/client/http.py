@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
 
+from hpo_ops.client.detail import TrialDetail
+from hpo_ops.client.experiments import Experiment
+from hpo_ops.client.imports import Imported, ImportRequest
+from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Ending,
     Group,
+    PoolSummary,
     Progress,
     ReportPage,
     Score,
@@ -25,13 +31,15 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "/hpo"
 """Where the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
+Files = Mapping[str, tuple[str, bytes]]
+"""Parts of a form: the name of a file and its content."""
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
 
@@ -53,8 +61,17 @@ class Transport:
         )
         self._http.headers["Authorization"] = f"Bearer {token}"
 
-    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
-        """Sends one request.
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        files: Files | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
+        """Sends one request, with a body or a form of files.
 
         Raises:
             GatewayUnreachableError: No answer, or one that says to try later.
@@ -64,7 +81,9 @@ class Transport:
         """
         query = {name: value for name, value in query.items() if value is not None}
         try:
-            answer = self._http.request(method, f"{API}{path}", json=body, params=query)
+            answer = self._http.request(
+                method, f"{API}{path}", json=body, files=files, headers=headers, params=query
+            )
         except httpx.TransportError as error:
             raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
         if answer.is_success:
@@ -89,8 +108,14 @@ def _message(answer: httpx.Response) -> str:
     return detail if isinstance(detail, str) else str(detail)
 
 
-def _last_words(result: Result, reports: Sequence[Report]) -> dict[str, Any]:
-    return {"result": result.to_dict(), "reports": [report.to_dict() for report in reports]}
+def _last_words(
+    result: Result, reports: Sequence[Report], provenance: Provenance | None
+) -> dict[str, Any]:
+    return {
+        "result": result.to_dict(),
+        "reports": [report.to_dict() for report in reports],
+        "provenance": provenance and provenance.known(),
+    }
 
 
 class SegmentClient:
@@ -104,11 +129,23 @@ class SegmentClient:
         body = [report.to_dict() for report in reports]
         return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
 
+    def curve(self) -> list[tuple[int, float]]:
+        answer = self._transport.request("GET", f"{self._path}/curve")
+        return [(step, value) for step, value in answer]
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
+
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
-        body = _last_words(result, reports)
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
         return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
 
 
@@ -169,9 +206,13 @@ class GatewayClient:
         return over
 
     def finish_segment(
-        self, segment: str, result: Result, reports: Sequence[Report] = ()
+        self,
+        segment: str,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
     ) -> Ending:
-        body = _last_words(result, reports)
+        body = _last_words(result, reports, provenance)
         return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:
@@ -191,9 +232,19 @@ class GatewayClient:
     def progress(self, study_id: int) -> Progress:
         return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))
 
+    def experiment(self, study_id: int) -> Experiment:
+        return Experiment.from_dict(self.request("GET", f"/studies/{study_id}/experiment"))
+
     def trials(self, study_id: int) -> list[TrialSummary]:
         answer = self.request("GET", f"/studies/{study_id}/trials")
         return [TrialSummary.from_dict(item) for item in answer]
+
+    def trial(self, study_id: int, trial: int) -> TrialDetail:
+        return TrialDetail.from_dict(self.request("GET", f"/studies/{study_id}/trials/{trial}"))
+
+    def curve(self, study_id: int, trial: int) -> list[Report]:
+        answer = self.request("GET", f"/studies/{study_id}/trials/{trial}/reports")
+        return [Report.from_dict(item) for item in answer]
 
     def best(self, study_id: int) -> Best | None:
         answer = self.request("GET", f"/studies/{study_id}/best")
@@ -237,6 +288,38 @@ class GatewayClient:
     def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
         return answer
+
+    # -- pools -------------------------------------------------------------------------------
+
+    def pools(self) -> list[PoolSummary]:
+        return [PoolSummary.from_dict(item) for item in self.request("GET", "/pools")]
+
+    def set_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}", capacity=capacity)
+
+    def find_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}/found", capacity=capacity)
+
+    # -- jobs, imports -----------------------------------------------------------------------
+
+    def submit(
+        self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
+    ) -> JobStatus:
+        """Submits a job, with its code unless the job names an archive in the store."""
+        headers = {"Idempotency-Key": key} if key else None
+        if archive is None:
+            return JobStatus.from_dict(self.request("POST", "/jobs", dict(job), headers=headers))
+        files = {
+            "job": ("job.json", json.dumps(job).encode()),
+            "code": ("code.tar.gz", archive),
+        }
+        return JobStatus.from_dict(self.request("POST", "/jobs", files=files, headers=headers))
+
+    def job(self, name: str, run_id: str | None = None) -> JobStatus:
+        return JobStatus.from_dict(self.request("GET", f"/jobs/{name}", run_id=run_id))
+
+    def import_trials(self, request: ImportRequest) -> Imported:
+        return Imported.from_dict(self.request("POST", "/imports", request.to_dict()))
 
     # -- reconciling -------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Result
+from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Provenance, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,12 +16,18 @@ class StudyRequest(Message):
 
     Attributes:
         capacity: What the nodes of its pool have, where someone could look.
+        origin: What its trials are made from, as far as is known before they start.
+        experiment: The DAG run of the first repeat, where it is one of several.
+        repeat: Which of them it is.
     """
 
     config: dict[str, Any]
     dag_id: str
     run_id: str
     capacity: float | None = None
+    origin: Provenance = field(default_factory=Provenance)
+    experiment: str | None = None
+    repeat: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,24 @@ class TurnKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Served(Message):
+    """Where the reports of a trial come from that was not trained, or only from there on.
+
+    Attributes:
+        study: The key of the other study, or of the same.
+        trial: The trial in it.
+        step: The last step of which it has a report from there.
+    """
+
+    study: str
+    trial: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} of {self.study}, up to step {self.step}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Score(Message):
     """How a trial stands: what its task hands on by XCom."""
 
@@ -79,9 +103,21 @@ class Score(Message):
     value: float | None = None
     best_step: int | None = None
     params: dict[str, ParamValue] = field(default_factory=dict)
+    served: Served | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", TrialState(self.state))
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        return super().from_dict(_with_served(data))
+
+
+def _with_served(data: object) -> dict[str, Any]:
+    values = dict(data) if isinstance(data, dict) else {}
+    if values.get("served"):
+        values["served"] = Served.from_dict(values["served"])
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +235,11 @@ class Best(Message):
     checkpoint_uri: str | None = None
     checkpoint_step: int | None = None
     checkpoint_value: float | None = None
+    served: Served | None = None
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        return super().from_dict(_with_served(data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +249,7 @@ class Progress(Message):
     Attributes:
         runner: Where its trials run.
         store: Where its checkpoints are, and the logs of its pods.
+        served: Trials that the score cache has served, whole or in part.
     """
 
     id: int
@@ -226,6 +268,7 @@ class Progress(Message):
     runner: str = "local"
     store: str = ""
     best: Best | None = None
+    served: int = 0
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
@@ -250,9 +293,14 @@ class TrialSummary(Message):
     seconds: float | None
     metrics: Metrics = field(default_factory=dict)
     is_feasible: bool = True
+    served: Served | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", TrialState(self.state))
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        return super().from_dict(_with_served(data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +325,22 @@ class ReportPage(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolSummary(Message):
+    """What there is to run on.
+
+    Attributes:
+        capacity: What it has; None where nobody knows.
+        is_fixed: Whether that was set, rather than counted.
+        held: What trials hold of it.
+    """
+
+    name: str
+    capacity: float | None
+    is_fixed: bool
+    held: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SegmentSummary(Message):
     """One run of a trial in one container; times are seconds since the study started."""
 
@@ -286,3 +350,5 @@ class SegmentSummary(Message):
     end: float | None = None
     step: int | None = None
     outcome: str | None = None
+    reason: str = ""
+    units: float = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hpo_ops.client.messages import Ending
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -31,10 +31,29 @@ class SegmentGateway(Protocol):
         """Hands in reports (none is a sign of life) and learns what the trial is to do."""
         ...
 
+    def curve(self) -> list[tuple[int, float]]:
+        """The trial's reported values so far, by step, those of earlier segments included."""
+        ...
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        """Hands in a forecast, before the report of its step."""
+        ...
+
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Says that a checkpoint is whole in the store."""
         ...
 
-    def finish(self, result: Result, reports: Sequence[Report] = ()) -> Ending:
-        """Says how the segment ended, and hands in the last reports with it."""
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        """Says how the segment ended, and hands in with it what there is to say at the end.
+
+        Args:
+            result: How it ended.
+            reports: The last reports.
+            provenance: What the training was made from and ran with.
+        """
         ...

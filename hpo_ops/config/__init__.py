@@ -4,10 +4,19 @@ from hpo_ops.config.errors import StudyError
 from hpo_ops.config.load import load_study, parse_study, with_code_path
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import Policy
-from hpo_ops.config.study import CHANGEABLE, OVERRIDABLE, Flow, StudyConfig
+from hpo_ops.config.study import (
+    CHANGEABLE,
+    GENERIC_CEILING,
+    GENERIC_DAGS,
+    OVERRIDABLE,
+    Flow,
+    StudyConfig,
+)
 
 __all__ = [
     "CHANGEABLE",
+    "GENERIC_CEILING",
+    "GENERIC_DAGS",
     "OVERRIDABLE",
     "Flow",
     "Pod",

@@ -94,7 +94,8 @@ def _sentence(key: str, detail: ErrorDetails, model: type[BaseModel]) -> str:
     context: dict[str, Any] = detail.get("ctx", {})
     found = shown(detail["input"])
     if kind == "extra_forbidden":
-        return f"{key} is not a key that a study has{_near(detail['loc'], model)}"
+        noun = getattr(model, "noun", "study")
+        return f"{key} is not a key that a {noun} has{_near(detail['loc'], model)}"
     if rule := _RULES.get(kind):
         return rule.format(key=key, found=found, **context)
     if wanted := _KINDS.get(kind.split("_")[0]):

@@ -1,5 +1,7 @@
 """What all parts of a study file have in common."""
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -13,3 +15,6 @@ class Model(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    noun: ClassVar[str] = "study"
+    """What its keys are keys of, for messages."""

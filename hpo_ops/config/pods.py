@@ -23,6 +23,10 @@ POOLS = ("cpu", "gpu", "gpu-shared", "spot")
 """The pools that have a template in ``k8s_pod_templates/``."""
 
 
+WHOLE_GPUS = ("gpu", "spot")
+"""Those of them whose GPUs are not cut into shares."""
+
+
 def amount(quantity: str) -> Decimal:
     """The number that a Kubernetes quantity such as ``500m`` or ``16Gi`` means."""
     found = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", quantity)
@@ -89,6 +93,19 @@ class Resources(Model):
         if not self.gpu:
             return "cpu"
         return "gpu" if self.gpu >= 1 else "gpu-shared"
+
+    def scaled(self, units: float) -> Resources:
+        """What a trial on so many units needs; a share of a unit needs all of its memory."""
+        if units == 1:
+            return self
+        memory = amount(self.memory) * Decimal(max(units, 1.0))
+        return self.model_copy(
+            update={
+                "gpu": self.gpu * units,
+                "cpu": f"{max(round(amount(self.cpu) * 1000 * Decimal(units)), 1)}m",
+                "memory": str(int(memory)),
+            }
+        )
 
     @property
     def lease(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import (
@@ -74,6 +75,37 @@ PolicyField = Annotated[
 ]
 
 
+class Sharing(Policy):
+    """An allocator: a short name or ``module:Class``, what its pool allows, and its options."""
+
+    max_width: Annotated[int, Field(ge=1)] | None = None
+    """Most units for one trial; by default all that the study has."""
+    max_share: Annotated[int, Field(ge=1)] = 1
+    """Most trials on one unit, where units can be shared."""
+
+
+SharingField = Annotated[
+    Sharing,
+    BeforeValidator(_named),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "max_width": {"type": "integer", "minimum": 1},
+                        "max_share": {"type": "integer", "minimum": 1},
+                    },
+                    "required": ["name"],
+                },
+            ]
+        }
+    ),
+]
+
+
 def _not_a_flag(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError(f"is {value!r}, but must be a whole number")
@@ -99,6 +131,20 @@ class Stop(Model):
     """Largest share of failed trials; looked at from the fifth finished trial on."""
     when: FunctionName | None = None
     """Your own criterion, module:function in the code folder, which gets all trials so far."""
+
+
+def _as_text(value: object) -> object:
+    is_plain = isinstance(value, (int, date)) and not isinstance(value, bool)
+    return str(value) if is_plain else value
+
+
+class Data(Model):
+    """What the trainings read."""
+
+    version: (
+        Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=200)] | None
+    ) = None
+    """Name of the data's version: scores of another study count only for the same one."""
 
 
 class Checkpoints(Model):

@@ -17,33 +17,42 @@ from pydantic import (
     model_validator,
 )
 
+from hpo_ops.allocators import create_allocator
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.forecasts import check_curves
 from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
     ConstraintField,
+    Data,
     FunctionName,
     Metric,
     NotAFlag,
     Policy,
     PolicyField,
+    SharingField,
     Stop,
 )
+from hpo_ops.config.shares import check_allocator
 from hpo_ops.config.space import SpaceField
 from hpo_ops.config.start import WarmStart, fit_enqueued
 from hpo_ops.config.units import Duration
-from hpo_ops.core import Goal, Scheduler
-from hpo_ops.core.ports import Forecasting
+from hpo_ops.core import Allocator, Goal, Scheduler
+from hpo_ops.core.experiment import repeat_seed
 from hpo_ops.core.space import Space, dump_parameter
 from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
-from hpo_ops.schedulers import PAUSING, create_scheduler
+from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
-SIMULATED_ONLY = ("pbt",)
-"""Schedulers that ask for what live studies do not have; so do those that want forecasts."""
+MAX_REPEATS = 1_000
+
+GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that a generic DAG runs."""
 
 
 class Flow(StrEnum):
@@ -65,7 +74,15 @@ CHANGEABLE = (
     "stop.failures",
 )
 """Keys that can be changed while a study runs."""
-OVERRIDABLE = (*CHANGEABLE, "seed", "retries", "checkpoints.keep", "reproducible")
+OVERRIDABLE = (
+    *CHANGEABLE,
+    "seed",
+    "repeats",
+    "retries",
+    "checkpoints.keep",
+    "reproducible",
+    "cache",
+)
 """Keys that can be changed when a study is triggered."""
 
 
@@ -99,6 +116,10 @@ class StudyConfig(Model):
     """Sets of parameters to try first; the sampler adds what they leave out."""
     scheduler: PolicyField = Policy(name="default")
     """Who runs and how long: a short name such as asha, or module:Class."""
+    curves: PolicyField = Policy(name="projected")
+    """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
+    allocator: SharingField | None = None
+    """How much each trial gets; one unit each if not given."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
@@ -126,19 +147,28 @@ class StudyConfig(Model):
     """Time that a trial gets to save when it is paused or stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
     """Every random draw of the study comes from it."""
+    trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
+    """Seed of every trial, instead of one of its own that comes from the study's."""
+    deterministic: bool = False
+    """Seed every step anew and make torch repeat what it does; slower on GPUs."""
+    data: Data = Data()
+    cache: bool = True
+    """Whether a trial that was trained before is served from the score cache."""
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS), NotAFlag] = 1
+    """How often the study is run, each time with another seed: an experiment."""
     reproducible: bool = False
     """Decide between rounds only, so that the same seed gives the same study."""
 
     @model_validator(mode="before")
     @classmethod
     def _choose_flow(cls, data: Any) -> Any:
-        """Schedulers that pause trials run rolling, unless the study says otherwise."""
+        """Schedulers that pause or copy trials run rolling, unless the study says otherwise."""
         if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
             return data
         policy = data.get("scheduler")
         name = policy.get("name") if isinstance(policy, dict) else policy
-        is_pausing = isinstance(name, str) and name in PAUSING
-        return {**data, "flow": Flow.ROLLING} if is_pausing else data
+        is_rolling = isinstance(name, str) and name in ROLLING
+        return {**data, "flow": Flow.ROLLING} if is_rolling else data
 
     @field_validator("command")
     @classmethod
@@ -164,12 +194,9 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        scheduler = self.create_scheduler()
-        if isinstance(scheduler, Forecasting) or self.scheduler.name in SIMULATED_ONLY:
-            raise ValueError(
-                f"scheduler is {self.scheduler.name!r}, but that one runs in the simulator only"
-            )
+        self.create_scheduler()
         if info.context is not ENTERED:
+            check_curves(self)
             sampler = self.sampler
             check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
             if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
@@ -186,6 +213,11 @@ class StudyConfig(Model):
             raise ValueError("code is missing, but is required (or image)")
         if self.code is None and (self.stop.when or self.finalizers):
             raise ValueError("code is missing, but stop.when and finalizers need it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_allocator(self) -> Self:
+        check_allocator(self)
         return self
 
     @model_validator(mode="after")
@@ -242,6 +274,11 @@ class StudyConfig(Model):
                 f"trials is {self.trials}, but must be {self.max_trials} or less "
                 "(max_trials in the study file)"
             )
+        if self.repeats > 1 and self.warm_start and self.warm_start.study == self.name:
+            raise ValueError(
+                f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
+                "since a repeat must know nothing of the others"
+            )
         scheduler = self.create_scheduler()
         if self.reproducible and not (
             self.scheduler.name == "default" or hasattr(scheduler, "rungs")
@@ -250,10 +287,11 @@ class StudyConfig(Model):
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
             )
-        if self.flow is Flow.ROUNDS and self.scheduler.name in PAUSING and not self.reproducible:
+        if self.flow is Flow.ROUNDS and self.scheduler.name in ROLLING and not self.reproducible:
+            what = "pauses" if self.scheduler.name in PAUSING else "copies"
             raise ValueError(
                 f"flow is 'rounds', but must be 'rolling' with the scheduler "
-                f"{self.scheduler.name!r}, which pauses trials"
+                f"{self.scheduler.name!r}, which {what} trials"
             )
         if self.reproducible and self.flow is Flow.ROLLING:
             raise ValueError(
@@ -266,6 +304,12 @@ class StudyConfig(Model):
         """The scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
 
+    def create_allocator(self) -> Allocator | None:
+        """The allocator that the study names, if any."""
+        if self.allocator is None:
+            return None
+        return create_allocator(self.allocator.name, self.allocator.options)
+
     @property
     def pool(self) -> str:
         """The pool whose capacity the study's trials take from."""
@@ -275,6 +319,13 @@ class StudyConfig(Model):
     def lease(self) -> float:
         """How much of its pool a trial takes."""
         return 1.0 if self.runner == "local" else self.resources.lease
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a trial is given, where it is a pod."""
+        if self.runner == "local":
+            return {}
+        return self.resources.model_dump(mode="json", exclude_none=True, exclude={"memory_on_oom"})
 
     @property
     def goal(self) -> Goal:
@@ -345,6 +396,10 @@ class StudyConfig(Model):
             return StudyConfig.model_validate(data, context=ENTERED)
         except ValidationError as error:
             raise StudyError(source, explain(error, StudyConfig)) from error
+
+    def as_repeat(self, repeat: int) -> StudyConfig:
+        """The study as one of its repeats: with a seed of its own."""
+        return self.model_copy(update={"seed": repeat_seed(self.seed, repeat)})
 
     def get(self, key: str) -> Any:
         """The value at a dotted key, as plain data."""

@@ -23,6 +23,7 @@ class SegmentHistory:
         reached_target: The trial has reached the study's target.
         is_study_over: The study has been asked to stop.
         is_study_paused: The study as a whole is paused.
+        is_resized: The segment was to end so that the next one has other resources.
     """
 
     max_steps: int | None
@@ -32,6 +33,7 @@ class SegmentHistory:
     reached_target: bool = False
     is_study_over: bool = False
     is_study_paused: bool = False
+    is_resized: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def _settle_paused(result: Result, history: SegmentHistory) -> Settlement:
         return Settlement(TrialState.PRUNED, result.reason or "the study is over")
     if history.is_study_paused:
         return Settlement(TrialState.RUNNING, "goes on when the study does")
+    if history.is_resized:
+        return Settlement(TrialState.RUNNING, f"is resized: {result.reason}")
     return Settlement(TrialState.PAUSED, result.reason or f"paused at step {result.step}")
 
 

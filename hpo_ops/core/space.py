@@ -118,6 +118,34 @@ class Space(Mapping[str, Parameter]):
         )
 
 
+def clip_params(space: Space, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+    """The nearest parameters that a space allows; what is no choice of it is left out.
+
+    >>> clip_params(Space({"width": Int(low=4, high=64, step=4)}), {"width": 77})
+    {'width': 64}
+    """
+    clipped: dict[str, ParamValue] = {}
+    for name, parameter in space.items():
+        if name in params and space.exists(name, clipped):
+            match parameter, params[name]:
+                case Categorical(), value if value in parameter.choices:
+                    clipped[name] = value
+                case Int(), int() | float() as value:
+                    clipped[name] = int(_clip(value, parameter))
+                case Float(), int() | float() as value:
+                    clipped[name] = _clip(value, parameter)
+    return clipped
+
+
+def _clip(value: float, within: Float | Int) -> float:
+    low, high, step = within.low, within.high, within.step
+    near = min(max(value, low), high)
+    if step is None:
+        return near
+    most = int((high - low) / step + 1e-9)
+    return low + min(round((near - low) / step), most) * step
+
+
 def dump_parameter(parameter: Parameter) -> dict[str, Any]:
     """A parameter as a study file writes it."""
     match parameter:

@@ -189,6 +189,11 @@ class Study:
         trial.observations_at_start = len(trial.observations)
         return trial
 
+    def end_segment(self, number: int) -> None:
+        """The trial's segment has ended: it holds nothing, whatever becomes of it."""
+        self.trials[number].width = Fraction(0)
+        self.trials[number].units = ()
+
     def record(
         self,
         number: int,

@@ -27,6 +27,10 @@ class User(Protocol):
         """Whether they may act on a DAG's runs."""
         ...
 
+    def may_start(self, dag_id: str) -> bool:
+        """Whether they may start runs of a DAG."""
+        ...
+
 
 Login = Callable[[Request], Awaitable[User]]
 """Finds the person behind a request, or raises HTTPException 401 or 403."""
@@ -72,6 +76,10 @@ class Caller:
     def require_edit(self, dag_id: str) -> None:
         if not self.may_edit(dag_id):
             raise _forbidden(f"no right to change {dag_id}")
+
+    def require_start(self, dag_id: str) -> None:
+        if not self.is_task and (self.user is None or not self.user.may_start(dag_id)):
+            raise _forbidden(f"no right to start runs of {dag_id}")
 
 
 def _forbidden(why: str) -> HTTPException:

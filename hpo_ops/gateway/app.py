@@ -9,8 +9,16 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, OperationalError
 
 from hpo_ops import __version__
-from hpo_ops.gateway import reconcile_routes, routes
+from hpo_ops.gateway import (
+    experiments,
+    imports,
+    job_routes,
+    pool_routes,
+    reconcile_routes,
+    routes,
+)
 from hpo_ops.gateway.access import Doorkeeper, Login
+from hpo_ops.gateway.jobs import ConflictError, Jobs, Platform
 from hpo_ops.gateway.segments import SegmentOverError
 from hpo_ops.gateway.studies import Studies
 
@@ -19,17 +27,21 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (DataError, 422),
     (SegmentOverError, 410),
     (LookupError, 404),
+    (ConflictError, 409),
     (ValueError, 422),
 )
 """Errors of the rooms below as HTTP answers; each carries a sentence."""
 
 
-def create_app(studies: Studies, *, login: Login | None = None) -> FastAPI:
+def create_app(
+    studies: Studies, *, login: Login | None = None, platform: Platform | None = None
+) -> FastAPI:
     """The gateway.
 
     Args:
         studies: What it does.
         login: Finds the person behind a request; without it only tokens are accepted.
+        platform: Starts DAG runs of jobs; without it no jobs are taken.
     """
     app = FastAPI(
         title="hpo-ops gateway",
@@ -42,8 +54,17 @@ def create_app(studies: Studies, *, login: Login | None = None) -> FastAPI:
     )
     app.state.studies = studies
     app.state.doorkeeper = Doorkeeper(studies.secret, login)
-    routers = (routes.tasks, routes.agents, routes.people, reconcile_routes.reconciling)
-    for router in routers:
+    app.state.jobs = Jobs(studies.ledger, platform) if platform is not None else None
+    for router in (
+        routes.tasks,
+        routes.agents,
+        routes.people,
+        job_routes.jobs,
+        experiments.experiments,
+        imports.imports,
+        reconcile_routes.reconciling,
+        pool_routes.pools,
+    ):
         app.include_router(router, prefix="/api/v1")
     for kind, status in _STATUS:
         app.add_exception_handler(kind, _answer(status))

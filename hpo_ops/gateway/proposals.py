@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpo_ops.config import StudyConfig
 from hpo_ops.config.start import fit_enqueued
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import cache, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
 from hpo_ops.samplers.search import Search, open_storage
 
@@ -53,14 +53,17 @@ class Proposals:
             for row, curve in untold:
                 _tell(search, record, row, curve)
             asked = {
-                number: search.ask(number)
+                number: search.ask(number, wanted=row.wanted)
                 for number, row in sorted(rows.items())
                 if row.params is None
             }
             with self.ledger.study(study_id) as session:
                 session.mark_told([row.number for row, _ in untold])
                 for number, params in asked.items():
-                    session.propose(number, params)
+                    # A copy's steps are its parent's first: nothing else is like it.
+                    is_copy = rows[number].parent is not None
+                    same = {} if is_copy else cache.identity(record, params)
+                    session.propose(number, params, **same)
                     rules.refuse_if_impossible(session, number)
                 yield session
 

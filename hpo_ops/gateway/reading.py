@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Double,
     and_,
     case,
@@ -18,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from hpo_ops.client import Best, Progress, TrialSummary
+from hpo_ops.client import Best, Progress, Served, TrialSummary
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.pareto import pareto_front
 from hpo_ops.ledger import Ledger, StudyRecord
@@ -47,6 +48,9 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         rows = connection.execute(
             select(shown, func.count()).where(trials.c.study_id == record.id).group_by(shown)
         ).all()
+        served = connection.execute(
+            select(func.count(trials.c.served)).where(trials.c.study_id == record.id)
+        ).scalar_one()
         seconds = connection.execute(
             select(
                 func.extract("epoch", func.coalesce(studies.c.ended_at, func.now()) - studies.c.at)
@@ -71,6 +75,7 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         runner=record.config.runner,
         store=record.config.checkpoints.store or "",
         best=best(ledger, record),
+        served=served,
     )
 
 
@@ -81,7 +86,7 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
         order = trials.c.value.desc() if maximize else trials.c.value.asc()
         row = connection.execute(
             select(trials)
-            .where(trials.c.study_id == record.id, trials.c.value.is_not(None), _is_feasible())
+            .where(trials.c.study_id == record.id, trials.c.value.is_not(None), is_feasible())
             .order_by(order, trials.c.number)
             .limit(1)
         ).one_or_none()
@@ -111,10 +116,11 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
         checkpoint_uri=published or (saved.uri if saved else None),
         checkpoint_step=saved.step if saved else None,
         checkpoint_value=saved.value if saved else None,
+        served=Served.from_dict(row.served) if row.served else None,
     )
 
 
-def _is_feasible() -> ColumnElement[bool]:
+def is_feasible() -> ColumnElement[bool]:
     """No constraint is violated, as far as is known."""
     worst = func.coalesce(
         select(func.max(cast(column("value"), Double)))
@@ -145,10 +151,22 @@ def front(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
 
 def kept_checkpoints(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int]]:
     """The best checkpoint of each of the best trials, and the newest of each unfinished one."""
+    with ledger.engine.connect() as connection:
+        return kept(connection, record)
+
+
+def kept(connection: Connection, record: StudyRecord) -> list[tuple[int, int]]:
+    """The checkpoints to keep, as a transaction sees them."""
     maximize = record.config.objective.direction is Direction.MAXIMIZE
     best_first = reports.c.value.desc() if maximize else reports.c.value.asc()
     saved = (
-        select(checkpoints.c.trial, checkpoints.c.step, reports.c.value, trials.c.state)
+        select(
+            checkpoints.c.trial,
+            checkpoints.c.step,
+            checkpoints.c.uri,
+            reports.c.value,
+            trials.c.state,
+        )
         .join(
             reports,
             and_(
@@ -169,13 +187,19 @@ def kept_checkpoints(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int
     )
     best: dict[int, int] = {}
     newest: dict[int, int] = {}
-    with ledger.engine.connect() as connection:
-        for row in connection.execute(saved):
-            if len(best) < record.config.checkpoints.keep:
-                best.setdefault(row.trial, row.step)
-            if not TrialState(row.state).is_finished:
-                newest[row.trial] = max(newest.get(row.trial, 0), row.step)
+    for row in connection.execute(saved):
+        trial = _owner(record, row.trial, row.step, row.uri)
+        if len(best) < record.config.checkpoints.keep:
+            best.setdefault(trial, row.step)
+        if not TrialState(row.state).is_finished:
+            newest[trial] = max(newest.get(trial, 0), row.step)
     return sorted({*best.items(), *newest.items()})
+
+
+def _owner(record: StudyRecord, trial: int, step: int, uri: str) -> int:
+    """The trial whose checkpoint it is: a trial that was served has those of another."""
+    place, _, owner = uri.removesuffix(f"/{step}").rpartition("/trials/")
+    return int(owner) if place.endswith(f"/{record.key}") and owner.isdecimal() else trial
 
 
 def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
@@ -214,6 +238,7 @@ def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
             seconds=None if row.seconds is None else float(row.seconds),
             metrics=row.metrics or {},
             is_feasible=all(value <= 0 for value in row.violations or ()),
+            served=Served.from_dict(row.served) if row.served else None,
         )
         for row in rows
     ]

@@ -46,6 +46,8 @@ def segments_from(
                 segments.c.from_step,
                 segments.c.step,
                 segments.c.outcome,
+                segments.c.reason,
+                segments.c.units,
                 _since(record, segments.c.at).label("start"),
                 _since(record, segments.c.ended_at).label("end"),
             )

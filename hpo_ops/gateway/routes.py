@@ -22,6 +22,7 @@ from hpo_ops.client import (
     SegmentSummary,
     StudyHandle,
     StudyRequest,
+    TrialDetail,
     TrialSummary,
     Turn,
     Verdict,
@@ -30,11 +31,13 @@ from hpo_ops.client import (
 from hpo_ops.gateway import reading, recording
 from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
+from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import StudyRecord
-from hpo_ops.protocol import Checkpoint, Control, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
+MAX_PROVENANCE = 100_000
 MAX_WAIT = 20.0
 LOOK_SECONDS = 1.0
 """A trial that waits is looked at this often, whether there is news of its study or not."""
@@ -60,7 +63,8 @@ def _task(caller: Known) -> None:
     caller.require_task()
 
 
-tasks = APIRouter(tags=["tasks"], dependencies=[Depends(_task)])
+Task = Depends(_task)
+tasks = APIRouter(tags=["tasks"], dependencies=[Task])
 
 
 @tasks.post("/studies")
@@ -156,6 +160,18 @@ def _require_few(reports: list[Report]) -> None:
         raise HTTPException(413, f"{len(reports)} reports at once, at most {MAX_REPORTS}")
 
 
+@agents.get("/curve")
+def curve(segment: str, studies: Service) -> list[tuple[int, float]]:
+    """What the trial has reported so far, for its forecasts."""
+    return studies.curve(segment)
+
+
+@agents.post("/forecasts")
+def forecast(segment: str, forecast: CurveForecast, studies: Service) -> None:
+    """Takes in a forecast of the trial's learning curve."""
+    studies.forecast(segment, forecast)
+
+
 @agents.post("/checkpoints")
 def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
     """Takes in that a checkpoint is whole in the store."""
@@ -168,10 +184,14 @@ def finish(
     result: Annotated[Result, Body()],
     studies: Service,
     reports: Annotated[list[Report] | None, Body()] = None,
+    provenance: Annotated[Provenance | None, Body()] = None,
 ) -> Ending:
     """Takes in how the segment ended, with its last reports, and returns what counts."""
     _require_few(reports or [])
-    return studies.finish(segment, result, reports or [])
+    provenance = provenance or Provenance()
+    if len(provenance.to_json()) > MAX_PROVENANCE:
+        raise HTTPException(413, f"provenance has more than {MAX_PROVENANCE} characters")
+    return studies.finish(segment, result, reports or [], provenance)
 
 
 # -- people ----------------------------------------------------------------------------------
@@ -256,6 +276,12 @@ def kept_checkpoints(record: Readable, studies: Service) -> list[tuple[int, int]
 def trials(record: Readable, studies: Service) -> list[TrialSummary]:
     """The study's trials."""
     return reading.trial_summaries(studies.ledger, record)
+
+
+@people.get("/studies/{study_id}/trials/{trial}")
+def trial(record: Readable, trial: int, studies: Service) -> TrialDetail:
+    """A trial with its seed, its segments and what they were trained with."""
+    return trial_detail(studies.ledger, record, trial)
 
 
 @people.get("/studies/{study_id}/trials/{trial}/reports")

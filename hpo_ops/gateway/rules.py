@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.core import Action, Decision, TrialState
+from hpo_ops.core import Action, Decision, Member, TrialState
 from hpo_ops.core.settlement import SegmentHistory, settle
+from hpo_ops.core.space import clip_params
 from hpo_ops.core.stopping import StoppingRule, passed_deadline, reached_target
 from hpo_ops.ledger import StudySession, StudyState
 from hpo_ops.protocol import Outcome, Report, Result
@@ -33,10 +34,23 @@ def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
         session.move_trial(number, TrialState.PRUNED, group.reason)
     numbers = []
     for member in group.members:
-        number = session.add_trial() if member.trial is None else member.trial
-        session.move_trial(number, TrialState.RUNNING, member.reason, until_step=member.until_step)
+        number = _add_trial(session, member) if member.trial is None else member.trial
+        session.move_trial(
+            number,
+            TrialState.RUNNING,
+            member.reason,
+            group=member.group,
+            until_step=member.until_step,
+        )
         numbers.append(number)
     return numbers, group.reason
+
+
+def _add_trial(session: StudySession, member: Member) -> int:
+    """Reserves a new trial; a copy of another one with parameters that the space allows."""
+    space = session.record.config.space
+    wanted = None if member.params is None else clip_params(space, member.params)
+    return session.add_trial(parent=member.parent, wanted=wanted)
 
 
 def _why_nothing_runs(session: StudySession) -> str:
@@ -154,12 +168,14 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
             ),
             is_study_over=session.record.is_over,
             is_study_paused=session.record.state is StudyState.PAUSED,
+            is_resized=segment.asked == Action.RESIZE,
         ),
     )
     session.move_trial(
         number,
         settlement.state,
         settlement.reason,
+        group=trial.group,
         failures=row.failures + (result.outcome is Outcome.FAILED),
         preemptions=earlier + (result.outcome is Outcome.PREEMPTED),
     )

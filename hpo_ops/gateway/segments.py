@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.client import Ending, Score
+from hpo_ops.client import Ending, Score, Served
 from hpo_ops.core import Action, Decision, TrialState
-from hpo_ops.gateway import rules
+from hpo_ops.gateway import rules, sizes
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
-from hpo_ops.protocol import Checkpoint, Control, Outcome, Report, Result
+from hpo_ops.ledger.forecasts import keep_forecast
+from hpo_ops.protocol import (
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Outcome,
+    Provenance,
+    Report,
+    Result,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -31,28 +40,30 @@ class Segments:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = _require_open(session, segment_id)
-            refusal = self._keep_lease(session, number, segment_id)
+            refusal = self._keep_lease(session, segment)
             rules.take_reports(session, number, segment_id, new)
             decision = rules.decide(session, segment, has_news=bool(new))
+            if decision.action is Action.CONTINUE:
+                decision = sizes.resize(session, segment) or decision
             if refusal and decision.action is Action.CONTINUE:
                 decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
 
-    def _keep_lease(self, session: StudySession, number: int, segment_id: str) -> str | None:
+    def _keep_lease(self, session: StudySession, segment: Row[Any]) -> str | None:
         """Renews a segment's lease, or takes one anew where it expired meanwhile.
 
         Returns:
             Why there is none to be had any more; None where all is well.
         """
-        if leases.renew(session.connection, segment_id):
+        if leases.renew(session.connection, segment.id):
             return None
         return leases.take(
             session.connection,
             pool=session.record.config.pool,
-            amount=session.record.config.lease,
+            amount=segment.units * session.record.config.lease,
             study_id=session.record.id,
-            trial=number,
-            segment_id=segment_id,
+            trial=segment.trial,
+            segment_id=segment.id,
             at_most=session.record.config.parallelism,
         )
 
@@ -65,18 +76,32 @@ class Segments:
         over = []
         for segment_id in segment_ids:
             try:
-                study_id, number = self.ledger.study_of_segment(segment_id)
+                study_id, _ = self.ledger.study_of_segment(segment_id)
             except LookupError:
                 over.append(segment_id)
                 continue
             with self.ledger.study(study_id) as session:
                 segment = session.segment(segment_id)
                 if segment is not None and segment.outcome is None:
-                    self._keep_lease(session, number, segment_id)
+                    self._keep_lease(session, segment)
                     if session.record.state is StudyState.RUNNING:
                         continue
                 over.append(segment_id)
         return over
+
+    def curve(self, segment_id: str) -> list[tuple[int, float]]:
+        """The reported values of the segment's trial, those of earlier segments included."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            return session.curve(number)
+
+    def forecast(self, segment_id: str, made: CurveForecast) -> None:
+        """Takes in a forecast; what follows from it is decided at the report of its step."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            keep_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store."""
@@ -85,13 +110,25 @@ class Segments:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
 
-    def finish(self, segment_id: str, result: Result, last: Sequence[Report] = ()) -> Ending:
-        """Absorbs how a segment ended, once, whoever brings it, and its last reports."""
+    def finish(
+        self,
+        segment_id: str,
+        result: Result,
+        last: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        """Absorbs how a segment ended, once, whoever brings it, and its last reports.
+
+        What it was trained with is taken in whenever somebody knows more of it.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
             if segment is None:
                 return Ending(result=result)
+            if provenance is not None and provenance.known():
+                before = Provenance.from_dict(segment.provenance or {})
+                session.describe_segment(segment_id, provenance.over(before))
             if segment.outcome is None:
                 rules.take_reports(session, number, segment_id, last)
                 if last:
@@ -119,6 +156,7 @@ def score_of(row: Row[Any]) -> Score:
         value=row.value,
         best_step=row.best_step,
         params=row.params or {},
+        served=Served.from_dict(row.served) if row.served else None,
     )
 
 

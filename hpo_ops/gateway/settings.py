@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import select
 
+from hpo_ops.config import GENERIC_DAGS
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger, leases
 from hpo_ops.ledger.schema import pools
@@ -14,6 +15,9 @@ from hpo_ops.ledger.schema import pools
 LEDGER_VARIABLE = "HPO_LEDGER_URL"
 SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
 POOLS_VARIABLE = "HPO_POOLS"
+JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
+CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
+"""By these a deployment has a Kubernetes: a connection to one, or being in one."""
 MIN_SECRET = 32
 
 
@@ -52,6 +56,23 @@ def parse_pools(text: str) -> dict[str, float]:
                 f"{POOLS_VARIABLE} has {item!r}, but must be like local=4,gpu=8"
             ) from None
     return capacities
+
+
+def job_runner(environment: Mapping[str, str] = os.environ) -> str:
+    """Where trials of jobs run: as the deployment says, else as pods where there is a cluster.
+
+    Raises:
+        ValueError: There is no such runner.
+    """
+    found = environment.get(JOB_RUNNER_VARIABLE)
+    if not found:
+        has_cluster = any(environment.get(name) for name in CLUSTER_VARIABLES)
+        return "kubernetes" if has_cluster else "local"
+    if found not in GENERIC_DAGS:
+        raise ValueError(
+            f"{JOB_RUNNER_VARIABLE} is {found!r}, but must be one of {', '.join(GENERIC_DAGS)}"
+        )
+    return found
 
 
 def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:

@@ -21,13 +21,15 @@ from hpo_ops.client import (
     Waiting,
 )
 from hpo_ops.config import Flow, parse_study
+from hpo_ops.config.forecasts import forecast_order
+from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import rules, warm
+from hpo_ops.gateway import cache, reading, rules, sizes, warm
 from hpo_ops.gateway.proposals import Proposals
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
-from hpo_ops.protocol import Assignment, Outcome, Result
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -52,7 +54,13 @@ class Studies(Segments):
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
-            config, run_id=request.run_id, dag_id=request.dag_id, capacity=request.capacity
+            config,
+            run_id=request.run_id,
+            dag_id=request.dag_id,
+            capacity=request.capacity,
+            origin=request.origin,
+            experiment=request.experiment,
+            repeat=request.repeat,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
@@ -163,7 +171,7 @@ class Studies(Segments):
         segment = session.open_segment(number) if row is not None else None
         if row is not None and segment is not None:
             if segment.key == key:
-                return self._run(session, row, segment.id, segment.from_step)
+                return self._run(session, row, segment.id, segment.from_step, segment.units)
             lost = Result(outcome=Outcome.PREEMPTED, reason="its worker went away")
             row = rules.end_segment(session, segment, lost)
         if row is not None and TrialState(row.state).is_finished:
@@ -193,12 +201,19 @@ class Studies(Segments):
         return Turn(kind=TurnKind.WAIT, reason=reason, is_next=is_next)
 
     def _begin(self, session: StudySession, row: Row[Any], key: str) -> Turn:
+        if reason := cache.serve(session, row):
+            return Turn(kind=TurnKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer if isinstance(answer, Turn) else self._begin(session, answer, key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
-        refusal = leases.take(
+        width, refusal = sizes.width_for(session, row.number)
+        refusal = refusal or leases.take(
             session.connection,
             pool=config.pool,
-            amount=config.lease,
+            amount=float(width) * config.lease,
             study_id=session.record.id,
             trial=row.number,
             segment_id=segment_id,
@@ -211,14 +226,23 @@ class Studies(Segments):
         session.start_segment(
             segment_id,
             row.number,
+            width=width,
             key=key,
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
+            provenance=Provenance(resources=config.given).over(session.record.origin).known(),
         )
-        return self._run(session, row, segment_id, from_step)
+        return self._run(session, row, segment_id, from_step, float(width))
 
-    def _run(self, session: StudySession, row: Row[Any], segment_id: str, from_step: int) -> Turn:
+    def _run(
+        self,
+        session: StudySession,
+        row: Row[Any],
+        segment_id: str,
+        from_step: int,
+        units: float,
+    ) -> Turn:
         config = session.record.config
         assignment = Assignment(
             study=session.record.key,
@@ -231,7 +255,11 @@ class Studies(Segments):
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
+            resources=given(config, units),
+            forecasts=forecast_order(config, seed=row.seed),
             checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
+            restore_from=cache.restore_from(session, row, from_step),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
@@ -274,22 +302,16 @@ class Studies(Segments):
             if item.trial is None
             and (is_rounds or (item.seen is not None and finished > item.seen))
         ]
-        free = leases.free(
-            session.connection,
-            pool=session.record.config.pool,
-            study_id=study_id,
-            at_most=session.record.config.parallelism,
-            amount=session.record.config.lease,
-        )
         running = session.view.in_state(TrialState.RUNNING)
         numbers = sorted(
             item.trial for item in waiting if item.trial is not None and item.trial in running
         )
         if numbers:
+            numbers = sorted(set(numbers) - cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
             Waiting(study_id=study_id, trial=number, reason="a place is free")
-            for number in numbers[:free]
+            for number in sizes.startable(session, numbers)
         ]
         return answers
 
@@ -372,6 +394,7 @@ class Studies(Segments):
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
+            session.forget_checkpoints(reading.kept(session.connection, session.record))
             session.end(result)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -109,6 +110,62 @@ def take(
         )
     )
     return None
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a study may have of a pool.
+
+    Attributes:
+        amount: All that it may hold; None where nobody knows what the pool has.
+        free: What of the pool nobody holds.
+    """
+
+    amount: float | None
+    free: float
+
+
+def room(connection: Connection, *, pool: str, study_id: int) -> Room:
+    """What a study may hold of a pool: what others neither hold nor wait for.
+
+    It is never less than an even share among the studies that have a part in the pool, as far as
+    the others leave it.
+    """
+    row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
+    if row is None:
+        return Room(0.0, 0.0)
+    held, _ = _held(connection, pool, study_id)
+    if row.capacity >= UNKNOWN:
+        return Room(None, row.capacity - held)
+    others = connection.execute(
+        select(leases.c.study_id, func.sum(leases.c.amount).label("amount"))
+        .where(leases.c.pool == pool, leases.c.study_id != study_id)
+        .group_by(leases.c.study_id)
+    )
+    theirs = {other.study_id: float(other.amount) for other in others}
+    wanted = _wanted(connection, pool, study_id)
+    even = row.capacity / (1 + len({*theirs, *wanted}))
+    left = row.capacity - sum(theirs.values())
+    return Room(min(left, max(left - sum(wanted.values()), even)), row.capacity - held)
+
+
+def _wanted(connection: Connection, pool: str, study_id: int) -> dict[int, float]:
+    """What other studies wait for in a pool."""
+    rows = connection.execute(
+        select(studies.c.id, studies.c.config, trials.c.number)
+        .join(trials, trials.c.study_id == studies.c.id)
+        .where(
+            studies.c.state == "running",
+            studies.c.id != study_id,
+            studies.c.pool == pool,
+            trials.c.asked_at > func.now() - WAITING_TIME,
+        )
+    )
+    wanted: dict[int, float] = {}
+    for row in rows:
+        gpus = row.config["resources"]["gpu"] if row.config["runner"] != "local" else 0.0
+        wanted[row.id] = wanted.get(row.id, 0.0) + (gpus or 1.0)
+    return wanted
 
 
 def free(

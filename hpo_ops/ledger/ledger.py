@@ -20,6 +20,7 @@ from hpo_ops.ledger.news import News
 from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.session import StudySession
 from hpo_ops.ledger.view import EventKind, LiveView
+from hpo_ops.protocol import Provenance
 
 _PAGE = 50
 MAX_VIEWS = 64
@@ -53,6 +54,9 @@ class Ledger:
         run_id: str,
         dag_id: str,
         capacity: float | None = None,
+        origin: Provenance | None = None,
+        experiment: str | None = None,
+        repeat: int = 0,
     ) -> StudyRecord:
         """Enters a study; one that is there already stays as it is.
 
@@ -61,6 +65,9 @@ class Ledger:
             run_id: Its DAG run.
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
+            origin: What its trials are made from, as far as is known.
+            experiment: The DAG run of the first repeat, where it is one of several.
+            repeat: Which of them it is.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -74,6 +81,9 @@ class Ledger:
                     dag_id=dag_id,
                     config=config.to_dict(),
                     pool=config.pool,
+                    origin=(origin or Provenance()).to_dict(),
+                    experiment=experiment,
+                    repeat=repeat,
                 )
                 .on_conflict_do_nothing()
                 .returning(schema.studies.c.id)
@@ -104,6 +114,19 @@ class Ledger:
             which = name if run_id is None else f"{name} with the run {run_id}"
             raise UnknownStudyError(f"there is no study {which}")
         return _record(row)
+
+    def repeats(self, record: StudyRecord) -> list[StudyRecord]:
+        """The studies of a study's experiment, by repeat; itself alone where it has none."""
+        table = schema.studies
+        if record.experiment is None:
+            return [record]
+        query = (
+            select(table)
+            .where(table.c.name == record.name, table.c.experiment == record.experiment)
+            .order_by(table.c.repeat)
+        )
+        with self.engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query)]
 
     def get(self, study_id: int) -> StudyRecord:
         """A study by its id."""
@@ -198,6 +221,9 @@ def _record(row: Row[Any]) -> StudyRecord:
         started_at=values["at"],
         ended_at=values["ended_at"],
         result=values["result"],
+        origin=Provenance.from_dict(values["origin"]),
+        experiment=values["experiment"],
+        repeat=values["repeat"],
     )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from hpo_ops.config import StudyConfig
+from hpo_ops.protocol import Provenance
 
 
 class StudyState(StrEnum):
@@ -20,6 +21,18 @@ class StudyState(StrEnum):
     PAUSED = "paused"
     STOPPING = "stopping"
     ENDED = "ended"
+
+
+def study_key(name: str, run_id: str) -> str:
+    """A study's name and its DAG run, as a path.
+
+    A run id with characters that are awkward in paths is written without them, and a few letters
+    of its hash keep it apart from others.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    if plain != run_id:
+        plain += f"-{hashlib.sha256(run_id.encode()).hexdigest()[:6]}"
+    return f"{name}/{plain}"
 
 
 @dataclass(frozen=True)
@@ -36,18 +49,14 @@ class StudyRecord:
     started_at: datetime
     ended_at: datetime | None
     result: Mapping[str, Any] | None
+    origin: Provenance
+    experiment: str | None = None
+    repeat: int = 0
 
     @property
     def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store: its name and its DAG run.
-
-        A run id with characters that are awkward in paths is written without them, and a few
-        letters of its hash keep it apart from others.
-        """
-        plain = re.sub(r"[^A-Za-z0-9_.-]", "-", self.run_id)
-        if plain != self.run_id:
-            plain += f"-{hashlib.sha256(self.run_id.encode()).hexdigest()[:6]}"
-        return f"{self.name}/{plain}"
+        """The study's name in Optuna and in the checkpoint store."""
+        return study_key(self.name, self.run_id)
 
     @property
     def is_over(self) -> bool:

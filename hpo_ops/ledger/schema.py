@@ -47,6 +47,9 @@ studies = Table(
     Column("dag_id", Text, nullable=False),
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
+    Column("origin", JSON, nullable=False),
+    Column("experiment", Text),  # the DAG run of the first repeat
+    Column("repeat", Integer, nullable=False, server_default="0"),
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),
@@ -74,7 +77,11 @@ trials = Table(
     Column("number", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("params", JSON),  # keeps the order of the space
+    Column("parent", Integer),
+    Column("wanted", JSON),  # parameters that a scheduler asks for
     Column("seed", BigInteger, nullable=False),
+    Column("cache_key", Text),  # the same for trials whose reports are the same
+    Column("served", JSON),  # the study, trial and step that it was served from
     Column("until_step", Integer),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False, server_default="0"),
@@ -90,6 +97,7 @@ trials = Table(
     _now(),
     UniqueConstraint("study_id", "number"),
     Index("untold_trials", "study_id", "number", postgresql_where=text("NOT told")),
+    Index("trials_by_cache_key", "cache_key", postgresql_where=text("cache_key IS NOT NULL")),
     Index("asking_trials", "study_id", postgresql_where=text("asked_at IS NOT NULL")),
 )
 
@@ -103,6 +111,8 @@ segments = Table(
     Column("from_step", Integer, nullable=False),
     Column("until_step", Integer),
     Column("runner", Text, nullable=False),
+    Column("provenance", JSON),
+    Column("units", Double, nullable=False, server_default="1"),
     Column("asked", Text),
     Column("asked_reason", Text),
     Column("outcome", Text),
@@ -147,6 +157,17 @@ decisions = Table(
     Column("reason", Text, nullable=False),
     _now(),
     Index("decisions_of_trial", "study_id", "trial", "id"),
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    _study(),
+    Column("trial", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("data", JSON, nullable=False),
+    _now(),
+    UniqueConstraint("study_id", "trial"),
 )
 
 pools = Table(
@@ -194,4 +215,18 @@ events = Table(
     Column("data", JSONB, nullable=False),
     _now(),
     Index("events_in_order", "study_id", "id"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("dag_id", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("job", JSON, nullable=False),  # keeps the order of the ranges
+    Column("code", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    _now(),
+    Index("jobs_of_name", "name", "at"),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig
@@ -20,6 +21,7 @@ from hpo_ops.protocol import (
     Checkpoint,
     Outcome,
     ParamValue,
+    Provenance,
     Report,
     Result,
 )
@@ -160,25 +162,36 @@ class StudySession:
                 .values(told=True)
             )
 
-    def add_trial(self) -> int:
-        """Reserves the next trial, without parameters yet."""
+    def add_trial(
+        self, *, parent: int | None = None, wanted: Mapping[str, ParamValue] | None = None
+    ) -> int:
+        """Reserves the next trial, without parameters yet.
+
+        Args:
+            parent: The trial whose checkpoint it starts from.
+            wanted: Parameters that it is to have; None leaves them to the sampler.
+        """
         number = len(self.view.trials)
         self._insert(
             schema.trials,
             number=number,
             state=TrialState.WAITING.value,
             seed=derive_seed(self.record.config.seed, "trial", number),
+            parent=parent,
+            wanted=None if wanted is None else dict(wanted),
         )
-        self.event(EventKind.TRIAL_ADDED, number)
+        self.event(EventKind.TRIAL_ADDED, number, parent=parent)
         return number
 
-    def propose(self, trial: int, params: Mapping[str, ParamValue]) -> None:
+    def propose(self, trial: int, params: Mapping[str, ParamValue], **values: Any) -> None:
         """Gives a trial its parameters."""
-        self.update_trial(trial, params=dict(params))
+        self.update_trial(trial, params=dict(params), **values)
         self.event(EventKind.TRIAL_PROPOSED, trial, params=dict(params))
 
-    def move_trial(self, trial: int, state: TrialState, reason: str, **values: Any) -> None:
-        """Puts a trial into a state."""
+    def move_trial(
+        self, trial: int, state: TrialState, reason: str, *, group: int = 0, **values: Any
+    ) -> None:
+        """Puts a trial into a state, and into a trial group."""
         if state.is_finished:
             values["ended_at"] = func.now()
         self.update_trial(trial, state=state.value, reason=reason, **values)
@@ -189,6 +202,7 @@ class StudySession:
             state=state.value,
             reason=reason,
             decided_step=decided_step,
+            group=group,
         )
 
     def update_trial(self, trial: int, **values: Any) -> None:
@@ -265,8 +279,10 @@ class StudySession:
         ).one()
         return counts.preemptions, counts.ooms
 
-    def start_segment(self, segment_id: str, trial: int, **values: Any) -> None:
-        self._insert(schema.segments, id=segment_id, trial=trial, **values)
+    def start_segment(
+        self, segment_id: str, trial: int, *, width: Fraction, **values: Any
+    ) -> None:
+        self._insert(schema.segments, id=segment_id, trial=trial, units=float(width), **values)
         self.update_trial(trial, state=TrialState.RUNNING.value, reason="", asked_at=None)
         self.event(
             EventKind.SEGMENT_STARTED,
@@ -274,6 +290,7 @@ class StudySession:
             segment=segment_id,
             from_step=values["from_step"],
             until_step=values["until_step"],
+            width=str(width),
         )
 
     def ask_segment(self, segment_id: str, decision: Decision) -> None:
@@ -283,6 +300,13 @@ class StudySession:
             update(table)
             .where(table.c.id == segment_id)
             .values(asked=decision.action.value, asked_reason=decision.reason)
+        )
+
+    def describe_segment(self, segment_id: str, provenance: Provenance) -> None:
+        """Keeps what a segment is trained with."""
+        table = schema.segments
+        self.connection.execute(
+            update(table).where(table.c.id == segment_id).values(provenance=provenance.known())
         )
 
     def end_segment(self, segment_id: str, trial: int, result: Result) -> None:
@@ -348,6 +372,15 @@ class StudySession:
         )
         if added.rowcount:
             self.event(EventKind.CHECKPOINT, trial, step=checkpoint.step, bytes=checkpoint.bytes)
+
+    def forget_checkpoints(self, keep: Collection[tuple[int, int]]) -> None:
+        """Forgets all checkpoints but some (trial, step), by whichever trial they are known."""
+        table = schema.checkpoints
+        is_mine = table.c.study_id == self.record.id
+        kept = select(table.c.uri).where(
+            is_mine, tuple_(table.c.trial, table.c.step).in_(sorted(keep))
+        )
+        self.connection.execute(delete(table).where(is_mine, table.c.uri.not_in(kept)))
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
         """The reported values of a trial, by step."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from hpo_ops.core import Goal, Study, TrialState
-from hpo_ops.ledger.schema import events, reports
+from hpo_ops.curves import QuantileForecast
+from hpo_ops.ledger.schema import events, forecasts, reports
 
 
 class EventKind(StrEnum):
@@ -30,6 +32,7 @@ class EventKind(StrEnum):
     SEGMENT_STARTED = "segment started"
     SEGMENT_ENDED = "segment ended"
     CHECKPOINT = "checkpoint"
+    FORECAST = "forecast"
     DECIDED = "decided"
 
 
@@ -40,18 +43,25 @@ class LiveView:
         self.study = Study(goal)
         self.now = 0.0
         self._last = 0
+        self._started: dict[int, datetime] = {}
+        """When the newest segments began, of trials that have not reported in them."""
 
     def refresh(self, connection: Connection, study_id: int) -> None:
         """Folds what happened since the last time. The caller holds the study's lock."""
         after = self._last
         happened = connection.execute(
-            select(events.c.id, events.c.kind, events.c.trial, events.c.data)
+            select(events.c.id, events.c.kind, events.c.trial, events.c.data, events.c.at)
             .where(events.c.study_id == study_id, events.c.id > after)
             .order_by(events.c.id)
         ).all()
         reported = connection.execute(
             select(
-                reports.c.id, reports.c.trial, reports.c.step, reports.c.value, reports.c.seconds
+                reports.c.id,
+                reports.c.trial,
+                reports.c.step,
+                reports.c.value,
+                reports.c.seconds,
+                reports.c.at,
             )
             .where(reports.c.study_id == study_id, reports.c.id > after)
             .order_by(reports.c.id)
@@ -61,9 +71,43 @@ class LiveView:
         for number, row in rows:
             if hasattr(row, "kind"):
                 _fold(self.study, row.kind, row.trial, row.data)
+                if row.kind == EventKind.SEGMENT_STARTED:
+                    self._started[row.trial] = row.at
             else:
+                self._time_start(row)
                 self.study.record(row.trial, row.step, row.value, row.seconds)
             self._last = number
+        foretold = {row.trial for row in happened if row.kind == EventKind.FORECAST}
+        self._read_forecasts(connection, study_id, foretold)
+
+    def _time_start(self, report: Row[Any]) -> None:
+        """How long a segment took to its first step, which has just been reported."""
+        if (began := self._started.pop(report.trial, None)) is not None:
+            taken = (report.at - began).total_seconds() - report.seconds
+            self.study.trials[report.trial].startup_seconds = max(taken, 0.0)
+
+    def _read_forecasts(self, connection: Connection, study_id: int, foretold: set[int]) -> None:
+        """Only the newest forecast of a trial is kept, and none is read of one that has ended."""
+        trials = self.study.trials
+        active = [number for number in foretold if not trials[number].state.is_finished]
+        if not active:
+            return
+        rows = connection.execute(
+            select(forecasts.c.trial, forecasts.c.data).where(
+                forecasts.c.study_id == study_id, forecasts.c.trial.in_(active)
+            )
+        )
+        for row in rows:
+            trials[row.trial].forecast = to_forecast(row.data)
+
+
+def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
+    """A forecast from the wire; None where the fit gave none.
+
+    Raises:
+        ValueError: It does not have the shape of a forecast.
+    """
+    return QuantileForecast.from_dict(data) if data["steps"] else None
 
 
 def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -> None:
@@ -71,13 +115,19 @@ def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -
         return
     match kind:
         case EventKind.TRIAL_ADDED:
-            study.add()
+            added = study.add()
+            if (parent := data.get("parent")) is not None:
+                added.checkpoint_step = study.trials[parent].checkpoint_step
         case EventKind.TRIAL_PROPOSED:
             study.trials[trial].params = data["params"]
         case EventKind.TRIAL_MOVED:
             study.move(trial, TrialState(data["state"]), decided_step=data.get("decided_step"))
+            study.trials[trial].group = data.get("group", 0)
         case EventKind.SEGMENT_STARTED:
-            study.start(trial, width=Fraction(str(data.get("width", 1))))
+            width = Fraction(str(data.get("width", 1)))
+            study.start(trial, width=width, group=study.trials[trial].group)
+        case EventKind.SEGMENT_ENDED:
+            study.end_segment(trial)
         case EventKind.CHECKPOINT:
             study.trials[trial].checkpoint_step = max(
                 study.trials[trial].checkpoint_step, data["step"]

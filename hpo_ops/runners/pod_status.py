@@ -225,3 +225,11 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
         if item.name in _WORK and item.state is not None and item.state.running:
             return _WORK[item.name], False
     return "its containers are being started", False
+
+
+def image_digest(pod: Any) -> str | None:
+    """What the name of the training's image stood for; None where the cluster does not say."""
+    for status in (pod.status.container_statuses if pod is not None else None) or ():
+        if status.name == TRAINING and "sha256:" in (status.image_id or ""):
+            return "sha256:" + str(status.image_id).rpartition("sha256:")[2]
+    return None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.restoring import with_signs_of_life
+from hpo_ops.agent.restoring import restore_checkpoint, without_platform
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import Ending, SegmentGateway
-from hpo_ops.protocol import Assignment, Report, Result, Workspace
+from hpo_ops.protocol import Assignment, Provenance, Report, Result, Workspace
 from hpo_ops.runners.local import LocalRunner
 
 
@@ -38,6 +38,7 @@ def run_segment(
     runner: LocalRunner,
     gateway: SegmentGateway,
     checkpoints: Checkpoints | None = None,
+    known: Callable[[], Provenance] = Provenance,
     finish_seconds: float = 120.0,
 ) -> SegmentEnd:
     """Restores, trains, reports.
@@ -51,6 +52,7 @@ def run_segment(
         runner: Runs the training.
         gateway: Where reports go and decisions come from.
         checkpoints: Those of the study; None saves locally only, so nothing can be resumed.
+        known: What is known of what the training is made from.
         finish_seconds: How long to try to get everything out at the end.
 
     Returns:
@@ -62,21 +64,15 @@ def run_segment(
     """
     workspace = Workspace(root)
     shutil.rmtree(root, ignore_errors=True)
-    upload = restored = None
-    if checkpoints is not None:
+    upload = None
+    if checkpoints is None:
+        assignment = without_platform(replace(assignment, from_step=0))
+    else:
         upload = partial(checkpoints.upload, assignment.trial)
-        if assignment.from_step > 0:
-            restored = with_signs_of_life(
-                partial(
-                    checkpoints.restore,
-                    assignment.trial,
-                    workspace.checkpoints,
-                    at_most=assignment.from_step,
-                ),
-                gateway,
-            )
-    assignment = replace(assignment, from_step=restored or 0, checkpoint_store=None)
+        assignment = restore_checkpoint(assignment, workspace, checkpoints, gateway)
     workspace.prepare(assignment)
-    agent = Agent(workspace, assignment, gateway, upload=upload, finish_seconds=finish_seconds)
+    agent = Agent(
+        workspace, assignment, gateway, upload=upload, known=known, finish_seconds=finish_seconds
+    )
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
     return SegmentEnd(result, agent.ending, agent.unsent)

@@ -37,6 +37,10 @@ _STATES = {
 }
 
 
+FIXED = "fixed_params"
+"""Where Optuna looks for values that are not its sampler's to choose."""
+
+
 def open_storage(url: str) -> BaseStorage:
     """Optuna's storage on the ledger's database.
 
@@ -72,8 +76,15 @@ class Search:
     enqueue: Sequence[Mapping[str, ParamValue]] = ()
     is_warm: bool = False
 
-    def ask(self, number: int) -> dict[str, ParamValue]:
-        """Parameters of trial ``number``."""
+    def ask(
+        self, number: int, *, wanted: Mapping[str, ParamValue] | None = None
+    ) -> dict[str, ParamValue]:
+        """Parameters of trial ``number``.
+
+        Args:
+            number: The trial.
+            wanted: Values that it is to have; the sampler adds what they leave out.
+        """
         study = self._study(number)
         try:
             trial_id = self._trial_id(number)
@@ -87,6 +98,9 @@ class Search:
             # it has seen in this one.
             study.get_trials(deepcopy=False)
             trial = optuna.trial.Trial(study, trial_id)
+        if wanted is not None and not trial.params:
+            self.storage.set_trial_system_attr(trial._trial_id, FIXED, dict(wanted))
+            trial = optuna.trial.Trial(study, trial._trial_id)
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):
@@ -142,7 +156,7 @@ class Search:
         if self.enqueue:
             following = self.storage.get_n_trials(study._study_id) - self._taken
             if following < len(self.enqueue):
-                fixed = {"fixed_params": dict(self.enqueue[following])}
+                fixed = {FIXED: dict(self.enqueue[following])}
                 running = optuna.trial.TrialState.RUNNING
                 study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
                 return optuna.trial.Trial(study, self._trial_id(following))

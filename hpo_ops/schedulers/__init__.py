@@ -47,6 +47,10 @@ PAUSING = frozenset({"asha_promoting", "asha_speculative", "halving", "hypersche
 """Schedulers that pause trials: their studies are rolling."""
 
 
+ROLLING = PAUSING | {"pbt"}
+"""Schedulers whose studies are rolling: those, and one that copies trials while they run."""
+
+
 def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
     """Makes a scheduler from a study file's words.
 
@@ -70,6 +74,7 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
 
 __all__ = [
     "PAUSING",
+    "ROLLING",
     "SCHEDULERS",
     "Asha",
     "AshaPromoting",

@@ -77,7 +77,7 @@ class Pbt:
         return TrialGroup(tuple(members), group_reason(study, len(members) - new, new, free))
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps or not is_at_boundary(trial, self.interval):
+        if trial.step >= self.max_steps or not self._is_due(trial):
             return Decision(Action.CONTINUE, f"no boundary at step {trial.step}")
         live = sorted((t for t in self._live(study) if t.score is not None), key=_by_score)
         poor = int(len(live) * self.share)
@@ -86,6 +86,12 @@ class Pbt:
         if rank > len(live) - poor and study.unstarted:
             return Decision(Action.STOP, f"{text}: a copy of a better one takes its place")
         return Decision(Action.CONTINUE, text)
+
+    def _is_due(self, trial: Trial) -> bool:
+        """Whether a trial is at a boundary; a copy's first steps are those of its parent."""
+        if trial.number >= self.population and len(trial.observations) == 1:
+            return trial.step % self.interval == 0
+        return is_at_boundary(trial, self.interval)
 
     def _live(self, study: Study) -> list[Trial]:
         states = (TrialState.RUNNING, TrialState.PAUSED, TrialState.WAITING)

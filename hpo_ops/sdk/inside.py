@@ -25,6 +25,7 @@ from hpo_ops.protocol import (
     write_aside,
 )
 from hpo_ops.sdk.epochs import save_epoch
+from hpo_ops.sdk.software import find_software
 
 OUTCOMES = {
     Action.PAUSE: Outcome.PAUSED,
@@ -49,6 +50,7 @@ class Inside:
         self._reports = workspace.reports.open("ab", buffering=0)
         self._reported = int(self.restored.name) if self.restored else 0
         self._saved: int | None = None
+        self._is_described = False
         self._is_preempted = False
         self._has_ended = False
         self._process = os.getpid()
@@ -65,6 +67,9 @@ class Inside:
         self._since = now
         self._reports.write(report.to_json().encode() + b"\n")
         self._reported = step
+        if not self._is_described:  # by now everything is imported
+            self._is_described = True
+            write_aside(self._workspace.software, find_software().to_json())
         return report
 
     @contextmanager

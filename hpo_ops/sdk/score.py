@@ -53,11 +53,15 @@ def main(arguments: list[str]) -> None:
     if len(arguments) != 1:
         raise SystemExit("usage: python -m hpo_ops.sdk.score module:Class")
     _ = trial.params  # from here on, what goes wrong is the trial's reason
-    run(load(arguments[0]), trial)
+    run(load(arguments[0], on_import=trial.seed_imported), trial)
 
 
-def load(target: str) -> Scored:
+def load(target: str, *, on_import: Callable[[], object] = lambda: None) -> Scored:
     """An instance of the class that ``module:Class`` names.
+
+    Args:
+        target: The class.
+        on_import: Called when its module is imported, before the class is made.
 
     Raises:
         SystemExit: There is no such class, or it cannot be used; the message says why.
@@ -71,6 +75,7 @@ def load(target: str) -> Scored:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there, and one that it imports is not
         raise SystemExit(f"{target}: there is no module {error.name} in {Path.cwd()}") from error
+    on_import()
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
         classes = [key for key, value in vars(module).items() if _has_score(value)]
@@ -117,12 +122,14 @@ def run(model: Scored, on: Trial) -> None:
 
 def _follow(answers: Generator[object, None, None], on: Trial) -> None:
     epoch = int(on.restored.name) if on.restored else 0
+    on.begin(epoch + 1)
     try:
         for answer in answers:
             epoch, score = _step(answer)
             on.report(epoch, _metrics(score, f"score yielded at epoch {epoch}", on.metrics[0]))
             if epoch == on.until_step:
                 break
+            on.begin(epoch + 1)
     finally:
         answers.close()  # what is in the method's `finally` is done, also when the trial leaves
     if epoch == 0:

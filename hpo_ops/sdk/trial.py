@@ -13,6 +13,7 @@ from typing import NoReturn, Protocol, SupportsFloat
 from hpo_ops.protocol import Assignment, Outcome, ParamValue, Report, Workspace
 from hpo_ops.sdk.inside import Inside
 from hpo_ops.sdk.outside import Outside
+from hpo_ops.sdk.seeding import be_deterministic, seed_all, seed_of_step
 
 Saver = Callable[[Path], object]
 
@@ -51,12 +52,27 @@ class Trial:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._environment = environment
         self._savers: list[Saver] = []
+        self._seeded: set[str] = set()
         self._last_step: int | None = None
 
     @cached_property
     def _place(self) -> Place:
         workspace = Workspace.from_environment(self._environment)
-        return Outside(self._environment) if workspace is None else Inside(workspace)
+        if workspace is None:
+            return Outside(self._environment)
+        place = Inside(workspace)
+        self._seed(place.assignment)
+        return place
+
+    def _seed(self, assignment: Assignment) -> None:
+        if assignment.deterministic:
+            be_deterministic()
+        self._seeded |= seed_all(assignment.seed, but=self._seeded)
+
+    def seed_imported(self) -> None:
+        """Seeds Python, NumPy and torch, where they were imported since this was last done."""
+        if not isinstance(self._place, Outside):
+            self._seed(self._place.assignment)
 
     @property
     def params(self) -> Mapping[str, ParamValue]:
@@ -65,8 +81,24 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """The seed of this trial, the same after every resume."""
+        """The seed of this trial, the same after every resume.
+
+        Python, NumPy and torch are seeded with it when the trial is first used, as far as they
+        are imported by then, and otherwise when `steps` begins.
+        """
         return self._place.assignment.seed
+
+    def seed_step(self, step: int) -> None:
+        """Seeds Python, NumPy and torch for one step, so that a resumed trial draws the same.
+
+        With ``deterministic: true`` in the study this is done before each step.
+        """
+        seed_all(seed_of_step(self.seed, step))
+
+    def begin(self, step: int) -> None:
+        """A step begins: it is seeded where the study asks for that."""
+        if self._place.assignment.deterministic:
+            self.seed_step(step)
 
     @property
     def number(self) -> int:
@@ -77,6 +109,14 @@ class Trial:
     def resources(self) -> Mapping[str, float]:
         """What this process was given, for example ``{"gpu": 1}``."""
         return MappingProxyType(self._place.assignment.resources)
+
+    @property
+    def units(self) -> float:
+        """Units of its pool that this process was given: GPUs or places; a share is less than 1.
+
+        Another number after a resume is the doing of the study's allocator.
+        """
+        return self._place.assignment.resources.get("units", 1.0)
 
     @property
     def fold(self) -> int | None:
@@ -129,8 +169,11 @@ class Trial:
             raise ValueError("total is None, but must be a number: the study sets no last step")
         first = int(place.restored.name) + 1 if place.restored else 1
         self._last_step = min(limits)
+        self.seed_imported()
         place.start_clock()
-        yield from range(first, self._last_step + 1)
+        for step in range(first, self._last_step + 1):
+            self.begin(step)
+            yield step
 
     def report(
         self,

@@ -70,10 +70,11 @@ def parse_policy(
 
 
 def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
-    """The policy of a study file."""
+    """The policy of a study file; an allocator that is named here counts more than its own."""
+    named = None if allocator is None else create_allocator(*parse_options(allocator))
     return Policy(
         scheduler=study.create_scheduler(),
-        allocator=None if allocator is None else create_allocator(*parse_options(allocator)),
+        allocator=named or study.create_allocator(),
         rounds=study.flow is Flow.ROUNDS,
         at_barrier=study.reproducible,
     )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.agent import REFUSED
+from hpo_ops.agent.agent import REFUSED, UNHEARD
 from hpo_ops.checkpoints import BadCheckpointError
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.protocol import (
@@ -148,6 +148,26 @@ def test_a_hundred_thousand_reports_all_arrive_once(bench: Bench) -> None:
     assert result.outcome is Outcome.COMPLETED
     assert result.step == 100_000
     assert bench.gateway.results == [result]
+
+
+def test_a_slow_gateway_is_given_all_the_time_it_takes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, finish_seconds=5.0)
+
+    def take_long() -> None:
+        bench.clock.now += 4
+
+    bench.gateway.fail = take_long
+    bench.report(*range(1, 10_001))
+    assert bench.agent.finish(0).outcome is Outcome.COMPLETED
+    assert bench.arrived == list(range(1, 10_001))
+
+
+def test_reports_that_cannot_be_handed_in_are_trained_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, finish_seconds=5.0)
+    bench.gateway.fail = away
+    bench.report(*range(1, 1001))
+    result = bench.agent.finish(0)
+    assert (result.outcome, result.reason) == (Outcome.PREEMPTED, UNHEARD)
 
 
 def test_a_sign_of_life_comes_every_few_seconds(bench: Bench) -> None:

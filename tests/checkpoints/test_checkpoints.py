@@ -173,6 +173,29 @@ def test_only_a_whole_checkpoint_can_be_the_best(checkpoints: Checkpoints) -> No
         checkpoints.copy_to_best(3, 2)
 
 
+def test_a_checkpoint_of_another_study_can_be_restored_and_be_the_best(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path
+) -> None:
+    other = Checkpoints(store, "team/other", uri="s3://models/hpo")
+    saved = other.upload(7, 10, write(tmp_path / "a", {"model.pt": b"ten"}))
+    place = "team/other/trials/7"
+    assert checkpoints.restore(0, tmp_path / "new", at_most=9, place=place) is None
+    assert checkpoints.restore(0, tmp_path / "new", at_most=10, place=place) == 10
+    assert (tmp_path / "new" / "10" / "model.pt").read_bytes() == b"ten"
+    with pytest.raises(ValueError, match="must stay inside"):
+        checkpoints.restore(0, tmp_path / "new", place="../elsewhere")
+
+    checkpoints.copy_to_best(0, 10, uri=saved.uri)
+    assert checkpoints.best() == other.manifest(7, 10)
+    published = "s3://models/hpo/team/digits/best"
+    other.collect(set())
+    with pytest.raises(CorruptCheckpointError):
+        checkpoints.copy_to_best(0, 10, uri=saved.uri)
+    save(checkpoints, tmp_path, 0, 10)
+    assert checkpoints.copy_to_best(0, 10, uri=published) == published
+    assert checkpoints.best() == checkpoints.manifest(0, 10)
+
+
 def test_collecting_keeps_what_it_is_told_to(
     checkpoints: Checkpoints, store: Store, tmp_path: Path
 ) -> None:

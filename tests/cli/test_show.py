@@ -18,7 +18,7 @@ from hpo_ops.cli.show import (
     studies_table,
     trials_table,
 )
-from hpo_ops.client import Best, Progress, TrialSummary
+from hpo_ops.client import Best, Progress, Served, TrialSummary
 from hpo_ops.core import TrialState
 
 BEST = Best(
@@ -145,3 +145,25 @@ def test_a_task_instance_names_its_trial_in_its_label(
     task_id: str, label: str | None, number: int | None
 ) -> None:
     assert _trial_number({"task_id": task_id, "rendered_map_index": label}) == number
+
+
+def test_what_was_served_from_the_cache_is_said() -> None:
+    served = Served(study="other/run", trial=7, step=2)
+    line = progress_line(progress({"completed": 3}, served=2))
+    assert "2 from the cache" in line
+    trial = TrialSummary(
+        trial=0,
+        state=TrialState.COMPLETED,
+        reason="trained 9 steps",
+        step=9,
+        value=0.5,
+        best_step=9,
+        params={},
+        segments=2,
+        seconds=1.0,
+        served=served,
+    )
+    console = Console(file=io.StringIO(), width=200)
+    console.print(trials_table([trial], "accuracy"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "trained 9 steps (from the cache: trial 7 of other/run, up to step 2)" in text

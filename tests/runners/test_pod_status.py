@@ -7,7 +7,14 @@ import pytest
 from kubernetes import client as k8s
 
 from hpo_ops.protocol import Outcome
-from hpo_ops.runners.pod_status import LOST_SECONDS, Phase, PodStatus, read_status, telling_reason
+from hpo_ops.runners.pod_status import (
+    LOST_SECONDS,
+    Phase,
+    PodStatus,
+    image_digest,
+    read_status,
+    telling_reason,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -191,3 +198,21 @@ def test_a_pod_that_is_told_to_go_while_it_installs_was_preempted() -> None:
 def test_what_a_pod_does_before_the_training_is_told() -> None:
     status = read("Pending", restore=ended(0), packages=RUNNING, base=waits("PodInitializing"))
     assert (status.phase, status.reason) == (Phase.PENDING, "installing packages")
+
+
+@pytest.mark.parametrize(
+    ("image_id", "digest"),
+    [
+        ("docker-pullable://team/model@sha256:12ab", "sha256:12ab"),
+        ("sha256:12ab", "sha256:12ab"),
+        ("i", None),
+    ],
+)
+def test_a_pod_says_what_the_name_of_its_image_stood_for(
+    image_id: str, digest: str | None
+) -> None:
+    pod = a_pod("Succeeded", base=ended(0, "Completed"), agent=ended(0, "Completed"))
+    for status in pod.status.container_statuses:
+        status.image_id = image_id if status.name == "base" else "sha256:of-the-agent"
+    assert image_digest(pod) == digest
+    assert image_digest(None) is None

@@ -11,6 +11,7 @@ from hpo_ops.core.reconcile import LedgerPart, LedgerSegment, LedgerStudy, RunSt
 from hpo_ops.runners.leftovers import Cluster
 from hpo_ops.runners.reconciler import Reconciler
 from tests.runners.kubernetes import FakeKubernetes
+from tests.studies import study_data
 
 STUDY = LedgerStudy(
     id=1, key="digits/run", dag_id="digits", run_id="run", state="running", seconds=3600
@@ -39,6 +40,9 @@ class FakeLedger:
             "seconds": 3600.0,
         }
         self.part.segments.append(LedgerSegment(id=segment, **{**values, **changes}))
+
+    def config(self, study_id: int) -> dict[str, Any]:
+        return study_data()
 
     def ledger_part(self, segments: Sequence[str] = ()) -> LedgerPart:
         known = [

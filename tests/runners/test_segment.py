@@ -172,3 +172,22 @@ def test_a_store_that_is_away_is_an_error_when_there_is_work_to_restore(
             assignment(from_step=2), root=tmp_path / "hpo", runner=counter,
             gateway=FakeGateway(), checkpoints=checkpoints,
         )  # fmt: skip
+
+
+def test_a_segment_goes_on_from_the_checkpoint_of_another_trial(
+    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
+) -> None:
+    def train(gateway: FakeGateway, **fields: object) -> Outcome:
+        return run_segment(
+            assignment(metrics=["value"], **fields),
+            root=tmp_path / "hpo",
+            runner=counter,
+            gateway=gateway,
+            checkpoints=checkpoints,
+        ).result.outcome
+
+    short, longer = FakeGateway(), FakeGateway()
+    assert train(short, trial=1, until_step=3) is Outcome.COMPLETED
+    place = "digits/trials/1"
+    assert train(longer, trial=2, from_step=3, restore_from=place) is Outcome.COMPLETED
+    assert numbers(longer.reports) == {4: {"value": 10}, 5: {"value": 15}, 6: {"value": 21}}

@@ -27,6 +27,9 @@ def upgrade() -> None:
         sa.Column("dag_id", sa.Text(), nullable=False),
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("pool", sa.Text(), nullable=False),
+        sa.Column("origin", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("experiment", sa.Text(), nullable=True),
+        sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
@@ -41,6 +44,25 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", "run_id"),
         schema="ledger",
     )
+    op.create_table(
+        "jobs",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("dag_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("job", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("user", sa.Text(), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("key"),
+        schema="ledger",
+    )
+    op.create_index("jobs_of_name", "jobs", ["name", "at"], schema="ledger")
     op.create_table(
         "checkpoints",
         sa.Column("study_id", sa.Integer(), nullable=False),
@@ -108,6 +130,22 @@ def upgrade() -> None:
         schema="ledger",
     )
     op.create_index("events_in_order", "events", ["study_id", "id"], unique=False, schema="ledger")
+    op.create_table(
+        "forecasts",
+        sa.Column("study_id", sa.Integer(), nullable=False),
+        sa.Column("trial", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("data", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.ForeignKeyConstraint(["study_id"], ["ledger.studies.id"], ondelete="CASCADE"),
+        sa.UniqueConstraint("study_id", "trial"),
+        schema="ledger",
+    )
     op.create_table(
         "leases",
         sa.Column("segment_id", sa.Text(), nullable=False),
@@ -181,6 +219,8 @@ def upgrade() -> None:
         sa.Column("from_step", sa.Integer(), nullable=False),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("runner", sa.Text(), nullable=False),
+        sa.Column("provenance", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("units", sa.Double(), server_default="1", nullable=False),
         sa.Column("asked", sa.Text(), nullable=True),
         sa.Column("asked_reason", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
@@ -212,7 +252,11 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("params", postgresql.JSON(astext_type=sa.Text()), nullable=True),
+        sa.Column("parent", sa.Integer(), nullable=True),
+        sa.Column("wanted", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=False),
+        sa.Column("cache_key", sa.Text(), nullable=True),
+        sa.Column("served", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("until_step", sa.Integer(), nullable=True),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
         sa.Column("preemptions", sa.Integer(), server_default="0", nullable=False),
@@ -242,6 +286,14 @@ def upgrade() -> None:
         unique=False,
         schema="ledger",
         postgresql_where=sa.text("NOT told"),
+    )
+    op.create_index(
+        "trials_by_cache_key",
+        "trials",
+        ["cache_key"],
+        unique=False,
+        schema="ledger",
+        postgresql_where=sa.text("cache_key IS NOT NULL"),
     )
     op.create_index(
         "asking_trials",

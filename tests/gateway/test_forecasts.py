@@ -1,0 +1,245 @@
+"""Live studies under schedulers that read forecasts: POP and EarlyTerm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hpo_ops.client import StudyRequest, TurnKind
+from hpo_ops.core import Direction, TrialState
+from hpo_ops.curves import ProjectedEnsemble
+from hpo_ops.gateway import reading
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.ledger import Ledger
+from hpo_ops.protocol import (
+    Action,
+    Assignment,
+    Control,
+    CurveForecast,
+    Outcome,
+    Report,
+    Result,
+)
+from hpo_ops.schedulers import create_scheduler
+from hpo_ops.simulator import Cluster, Traces, TrialTrace, simulate
+from tests.live import FakeAgents, forecast_with
+from tests.studies import study_data
+
+TARGET = 0.77
+POP = {"name": "pop", "max_steps": 120, "boundary": 10, "kill_threshold": 0.15}
+
+
+def start(studies: Studies, **changes: Any) -> int:
+    data = study_data(
+        **{
+            "scheduler": POP,
+            "metric": {"name": "accuracy", "direction": "maximize", "target": TARGET},
+            "trials": 20,
+            "parallelism": 6,
+            **changes,
+        }
+    )
+    return studies.start(StudyRequest(config=data, dag_id="small", run_id="run-1")).id
+
+
+def begin(studies: Studies, study_id: int, numbers: Sequence[int]) -> list[Assignment]:
+    made = []
+    for number in numbers:
+        turn = studies.turn(study_id, number, key=str(number))
+        assert turn.assignment is not None
+        made.append(turn.assignment)
+    return made
+
+
+def judge(
+    studies: Studies, segment: Assignment, *, step: int, value: float, chance: float | None
+) -> Control:
+    """A boundary as an agent has it: the forecast, then the report of its step."""
+    if chance is None:
+        made = CurveForecast(step=step, note="the fit failed")
+    else:
+        made = forecast_with(chance, of=TARGET, after=step, by=120)
+    studies.forecast(segment.segment, made)
+    return studies.report(segment.segment, [Report(step=step, metrics={"accuracy": value})])
+
+
+def test_the_assignment_says_when_to_forecast_and_how(studies: Studies) -> None:
+    study_id = start(studies, curves={"name": "mcmc", "walkers": 96})
+    first, second = begin(studies, study_id, [0, 1])
+    assert first.forecasts is not None
+    assert second.forecasts is not None
+    assert (first.forecasts.every, first.forecasts.last_step) == (10, 120)
+    assert (first.forecasts.predictor, first.forecasts.options) == ("mcmc", {"walkers": 96})
+    assert first.forecasts.seed != second.forecasts.seed
+    assert Assignment.from_json(first.to_json()) == first
+    whole = {"name": "default", "max_steps": 9}
+    plain = start(studies, name="plain", scheduler=whole, flow="rolling")
+    assert begin(studies, plain, [0])[0].forecasts is None
+
+
+def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
+    study_id = start(studies, parallelism=6)
+    chances = [0.9, 0.8, 0.8, 0.5, 0.3, 0.1]
+    segments = begin(studies, study_id, range(6))
+    for segment, chance in zip(segments, chances, strict=True):
+        judge(studies, segment, step=10, value=0.5, chance=chance)
+    studies.change(study_id, {"parallelism": 4})
+    answers = [
+        judge(studies, segment, step=20, value=0.5, chance=chance)
+        for segment, chance in zip(segments, chances, strict=True)
+    ]
+    assert [answer.action for answer in answers] == [Action.CONTINUE] * 3 + [Action.PAUSE] * 3
+    assert answers[0].reason == "promising: chance 0.900, promising from 0.800"
+    assert answers[3].reason == (
+        "opportunistic, others take their turn: chance 0.500, promising from 0.800"
+    )
+    for segment, answer in list(zip(segments, answers, strict=True))[3:]:
+        studies.finish(segment.segment, Result(outcome=Outcome.PAUSED, reason=answer.reason))
+    # The fourth place goes to a new trial, and the paused ones wait.
+    assert studies.turn(study_id, 3, key="again").kind is TurnKind.WAIT
+    assert studies.turn(study_id, 6, key="new").kind is TurnKind.RUN
+
+
+def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
+    study_id = start(studies, trials=4, parallelism=3)
+    segments = begin(studies, study_id, range(3))
+    assert judge(studies, segments[0], step=10, value=0.5, chance=0.2).action is Action.PAUSE
+    studies.finish(segments[0].segment, Result(outcome=Outcome.PAUSED, step=10))
+    third = begin(studies, study_id, [3])[0]
+    assert judge(studies, segments[1], step=10, value=0.5, chance=0.1).action is Action.PAUSE
+    studies.finish(segments[1].segment, Result(outcome=Outcome.PAUSED, step=10))
+    # Nothing is promising any more: the two take turns, the one that waits longest first.
+    turn = studies.turn(study_id, 0, key="back")
+    assert turn.kind is TurnKind.RUN
+    assert turn.reason == "trial 0 goes on from step 10"
+    assert judge(studies, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
+    decided = reading.decisions_of(studies.ledger, studies.ledger.get(study_id), 3)
+    assert decided[-1]["reason"] == "promising: chance 0.900, promising from 0.900"
+
+
+@pytest.mark.parametrize(
+    ("chance", "action"), [(0.05, Action.PAUSE), (0.0499, Action.STOP), (None, Action.CONTINUE)]
+)
+def test_pop_stops_below_its_least_chance_only(
+    studies: Studies, chance: float | None, action: Action
+) -> None:
+    study_id = start(studies)
+    segment = begin(studies, study_id, [0])[0]
+    answer = judge(studies, segment, step=10, value=0.5, chance=chance)
+    assert answer.action is action
+    if action is Action.STOP:
+        assert answer.reason == "chance 0.050 to reach the target, below 0.05"
+    if chance is None:
+        assert answer.reason == "no forecast, so no decision"
+
+
+def test_a_trial_that_does_not_learn_is_killed_without_a_forecast(studies: Studies) -> None:
+    study_id = start(studies)
+    segment = begin(studies, study_id, [0])[0]
+    reports = [Report(step=step, metrics={"accuracy": 0.15}) for step in range(1, 11)]
+    early = studies.report(segment.segment, reports[:9])
+    assert early.action is Action.CONTINUE  # nothing is decided off a boundary
+    answer = studies.report(segment.segment, reports[9:])
+    assert answer.action is Action.STOP
+    assert answer.reason == "not learning: at or below the kill threshold 0.15"
+
+
+def test_a_forecast_is_kept_and_shown_and_survives_a_restart(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies)
+    segment = begin(studies, study_id, [0])[0]
+    judge(studies, segment, step=10, value=0.5, chance=0.6)
+    again = forecast_with(0.1, of=TARGET, after=10, by=120)
+    studies.forecast(segment.segment, again)  # repeated: the first word counts
+    record = studies.ledger.get(study_id)
+    events = reading.happened(studies.ledger, record, after=0, limit=1000)
+    shown = [event["data"] for event in events if event["kind"] == "forecast"]
+    assert len(shown) == 1
+    assert (shown[0]["step"], shown[0]["by_step"]) == (10, 120)
+    assert shown[0]["low"] < shown[0]["value"] < shown[0]["high"]
+    another = Ledger.open(database)  # a gateway that has just been started
+    with another.study(study_id) as session:
+        forecast = session.view.trials[0].forecast
+        assert forecast is not None
+        assert forecast.probability(TARGET, by_step=120) == pytest.approx(0.6)
+    another.engine.dispose()
+
+
+def test_a_failed_fit_takes_the_forecast_back(studies: Studies) -> None:
+    study_id = start(studies)
+    segment = begin(studies, study_id, [0])[0]
+    judge(studies, segment, step=10, value=0.5, chance=0.6)
+    assert judge(studies, segment, step=20, value=0.5, chance=None).action is Action.CONTINUE
+    with studies.ledger.study(study_id) as session:
+        assert session.view.trials[0].forecast is None
+
+
+def curves() -> list[list[float]]:
+    """Ten curves that level off between 0.1 and 0.83, the best ones not first."""
+    made = []
+    for number in range(10):
+        top = 0.1 + 0.73 * ((number * 7) % 10) / 9
+        made.append(
+            [
+                top - (top - 0.1) * math.exp(-step / 5) + 0.004 * math.sin(7 * number + step)
+                for step in range(1, 25)
+            ]
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "direction"),
+    [
+        ({**POP, "max_steps": 24, "boundary": 6}, Direction.MAXIMIZE),
+        ({**POP, "max_steps": 24, "boundary": 6}, Direction.MINIMIZE),
+        ({"name": "early_term", "max_steps": 24, "boundary": 8}, Direction.MAXIMIZE),
+    ],
+)
+def test_a_live_study_decides_as_the_simulator_does(
+    studies: Studies, scheduler: dict[str, Any], direction: Direction
+) -> None:
+    sign = 1 if direction is Direction.MAXIMIZE else -1
+    values = [[sign * value for value in curve] for curve in curves()]
+    if "kill_threshold" in scheduler:
+        scheduler = {**scheduler, "kill_threshold": sign * scheduler["kill_threshold"]}
+    study_id = start(
+        studies,
+        scheduler=scheduler,
+        curves={"name": "projected", "seed": 5},
+        metric={"name": "accuracy", "direction": direction.value, "target": sign * 0.84},
+        flow="rolling",
+        trials=10,
+        parallelism=3,
+    )
+    agents = FakeAgents(studies, study_id, values)
+    agents.run()
+
+    options = {key: value for key, value in scheduler.items() if key != "name"}
+    replay = simulate(
+        Traces(
+            name="same",
+            metric="accuracy",
+            direction=direction,
+            trials=tuple(TrialTrace(tuple(curve), (1.0,) * len(curve), {}) for curve in values),
+        ),
+        create_scheduler(scheduler["name"], options),
+        cluster=Cluster(units=3),
+        predictor=ProjectedEnsemble(seed=5),
+        target=sign * 0.84,
+    )
+    expected = [
+        (action, number, step, reason)
+        for _, action, number, step, reason in replay.log
+        if action in (Action.PAUSE, Action.STOP)
+    ]
+    assert expected
+    assert agents.said == expected
+    with studies.ledger.study(study_id) as session:
+        states = [trial.state for trial in session.view.trials]
+    assert states == [trial.state for trial in replay.study.trials]
+    assert TrialState.COMPLETED in states
