@@ -98,7 +98,7 @@ class Agent:
     @property
     def is_in_a_hurry(self) -> bool:
         """Whether it was given a time by which everything must be out."""
-        return self._give_up_at < math.inf
+        return self._hurry_until < math.inf
 
     @property
     def is_refused(self) -> bool:

@@ -127,28 +127,21 @@ def held_up(session: StudySession, numbers: Sequence[int]) -> set[int]:
     return set(found.scalars())
 
 
-def restore_from(session: StudySession, row: Row[Any], step: int) -> str | None:
-    """Where in the store a trial's checkpoint of a step is, if it is another trial's.
-
-    That is one that served it, or the one that it is a changed copy of.
-    """
+def restore_from(session: StudySession, number: int, step: int) -> str | None:
+    """Where in the store a trial's checkpoint of a step is, if it was served from another one."""
     if step == 0:
         return None
-    found = session.connection.execute(
-        select(checkpoints.c.uri, segments.c.runner)
+    uri = session.connection.execute(
+        select(checkpoints.c.uri)
         .join(segments, segments.c.id == checkpoints.c.segment_id)
         .where(
             checkpoints.c.study_id == session.record.id,
-            checkpoints.c.trial == row.number,
+            checkpoints.c.trial == number,
             checkpoints.c.step == step,
+            segments.c.runner == RUNNER,
         )
-    ).one_or_none()
-    if found is None:
-        return None if row.parent is None else f"{session.record.key}/trials/{row.parent}"
-    if found.runner != RUNNER:
-        return None
-    place: str = found.uri.removeprefix(_store(session)).rpartition("/")[0]
-    return place
+    ).scalar_one_or_none()
+    return uri and uri.removeprefix(_store(session)).rpartition("/")[0]
 
 
 def _lock(session: StudySession, key: str) -> None:

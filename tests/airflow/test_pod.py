@@ -7,6 +7,7 @@ import pytest
 
 from hpo_ops.airflow.pod import PodSettings
 from hpo_ops.client import StudyHandle, Turn, TurnKind
+from hpo_ops.protocol import Assignment
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
 
@@ -17,7 +18,16 @@ def settings(
     study = StudyHandle(
         id=1, name="s", run_id="r", key="s/r", store="s3://b", resources=resources, pod=pod or {}
     )
-    return PodSettings.of(study, Turn(kind=TurnKind.RUN, reason="", **past))  # type: ignore[arg-type]
+    assignment = Assignment(study="s/r", trial=0, segment="a", params={}, metrics=["m"])
+    turn = Turn(
+        kind=TurnKind.RUN,
+        reason="",
+        assignment=assignment,
+        token="t",  # noqa: S106
+        command="true",
+        **past,  # type: ignore[arg-type]
+    )
+    return PodSettings.of(study, turn)
 
 
 @pytest.fixture(autouse=True)

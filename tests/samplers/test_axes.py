@@ -21,7 +21,7 @@ def parameters(draw: st.DrawFn) -> Parameter:
         return Categorical(choices=tuple(range(draw(st.integers(1, 9)))))
     if kind in ("float", "stepped"):
         low = draw(st.floats(-1e3, 1e3))
-        high = low + draw(st.floats(0, 1e3))
+        high = low + draw(st.one_of(st.just(0.0), st.floats(1e-6, 1e3)))
         step = draw(st.floats(0.01, 50)) if kind == "stepped" else None
         return Float(low=low, high=high, step=step)
     if kind == "log":
