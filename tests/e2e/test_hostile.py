@@ -10,6 +10,7 @@ import yaml
 
 from hpo_ops.core import TrialState
 from tests.e2e.airflow import Lab, wait_for
+from tests.e2e.test_rolling import started
 
 pytestmark = pytest.mark.e2e
 
@@ -68,10 +69,7 @@ def _slow(lab: Lab, name: str) -> tuple[str, str]:
     scheduler = {"name": "default", "max_steps": 9}
     lab.add_study(name, flow="rolling", trials=6, space=space, scheduler=scheduler)
     run_id = lab.trigger(name)
-    wait_for(
-        lambda: lab.session.gateway.find(name, run_id).counts.get("running"),
-        what=f"the first trial of {name}",
-    )
+    started(lab, name, run_id)
     return name, run_id
 
 
