@@ -94,6 +94,9 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
     if has_ended:
         return _read_end(pod, containers)
     if status.phase == "Pending" or not _has_started(status.container_statuses):
+        if pod.metadata.deletion_timestamp is not None:
+            # Its secrets may go before it does: what it waits for then is its own end.
+            return PodStatus(Phase.PENDING, "its pod was told to go")
         reason, is_hopeless = _what_it_waits_for(status)
         return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
     return PodStatus(Phase.RUNNING)

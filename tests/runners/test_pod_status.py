@@ -131,6 +131,11 @@ def test_a_pod_on_a_node_that_does_not_answer_is_given_up() -> None:
     assert (status.phase, status.outcome, status.is_lost) == (Phase.ENDED, Outcome.PREEMPTED, True)
 
 
+def test_a_pod_that_is_told_to_go_while_it_starts_is_no_hopeless_case() -> None:
+    missing = waits("CreateContainerConfigError", 'secret "hpo-1" not found')
+    assert not read("Pending", base=missing, told_at=NOW).is_hopeless
+
+
 def test_what_a_pod_waits_for_is_told_in_kubernetes_words() -> None:
     condition = k8s.V1PodCondition(
         type="PodScheduled", status="False", reason="Unschedulable", message="0/4 nodes have a GPU"
