@@ -15,7 +15,7 @@ import pytest
 from tests.k8s.lab import PodLab
 
 Story = Callable[[PodLab], None]
-AT_ONCE = 5
+AT_ONCE = 3
 PARAMETER = "story"
 
 

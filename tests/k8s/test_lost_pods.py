@@ -27,7 +27,7 @@ def a_trial_on_spot_nodes_goes_on_elsewhere_after_two_losses(lab: PodLab) -> Non
         trials=1,
         parallelism=1,
         scheduler=WHOLE,
-        space=pace(3.0),
+        space=pace(6.0),
         resources={"pool": "spot", "cpu": "20m", "memory": "128Mi"},
         grace=5,
         pod={"tolerations": IMPATIENT, "spec": {"terminationGracePeriodSeconds": 10}},
