@@ -27,10 +27,11 @@ for step in itertools.count(1):
 STUBBORN = """
 import signal, subprocess, time
 from hpo_ops.sdk import trial
-trial.report(1, 0)
+trial.params
 signal.signal(signal.SIGTERM, lambda *_: print("ignored"))
 child = subprocess.Popen(["sleep", "1000"])
 print("pids", __import__("os").getpid(), child.pid)
+trial.report(1, 0)
 while True: time.sleep(1)
 """
 
