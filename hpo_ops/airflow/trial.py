@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 import uuid
+from abc import abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,7 @@ class TrialTask(BaseOperator):
         """Names this try of a segment: the gateway gives the same key the same segment."""
         return uuid.uuid4().hex
 
+    @abstractmethod
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, turn: Turn, context: Context
     ) -> Score | None:
@@ -105,7 +107,6 @@ class TrialTask(BaseOperator):
         Returns:
             How the trial stands, where it has finished with that.
         """
-        raise NotImplementedError
 
     def _announce(self, turn: Turn) -> None:
         assignment = assigned(turn)
