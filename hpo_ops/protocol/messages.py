@@ -1,35 +1,16 @@
-"""The wire between a training container and the platform: names, shapes, version.
-
-Training code of any language takes part through a directory (``$HPO_DIR``, in a pod ``/hpo``)::
-
-    assignment.json          what to run, written before the training starts
-    reports.jsonl            one line a report, appended by the training code
-    control.json             what the platform wants: continue, pause or stop
-    checkpoints/<step>/...   files, then the marker file, written last
-    software.json            optional: what the training runs with, written by the SDK
-    result.json              how it ended
-
-The shapes below are those files; the gateway speaks the same ones over HTTP. Standard library
-only: the SDK that training code imports knows nothing else.
-"""
+"""The shapes of the wire, in files and over HTTP."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Self
 
 VERSION = 1
 """Version of this protocol, not of the package; a container and a platform must agree on it."""
-
-DIRECTORY_VARIABLE = "HPO_DIR"
-MARKER = "COMPLETE"
-"""Name of the empty file that says that a checkpoint folder is whole; written last."""
 
 OUT_OF_MEMORY = "out of memory"
 """How the reason of a segment begins that the kernel ended for its memory."""
@@ -334,81 +315,6 @@ class Checkpoint(Message):
             )
 
 
-class Workspace:
-    """The directory that a training process and the platform share; owns every file name in it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.assignment = root / "assignment.json"
-        self.reports = root / "reports.jsonl"
-        self.control = root / "control.json"
-        self.software = root / "software.json"
-        self.result = root / "result.json"
-        self.checkpoints = root / "checkpoints"
-        self.log = root / "log.txt"
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
-        """The workspace that the environment names, or None outside of a trial."""
-        root = environment.get(DIRECTORY_VARIABLE)
-        return cls(Path(root)) if root else None
-
-    def prepare(self, assignment: Assignment) -> None:
-        """Creates the directory and writes the assignment; the assignment comes last."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self.reports.touch()
-        write_aside(self.assignment, assignment.to_json())
-
-    def checkpoint(self, step: int) -> Path:
-        """The folder of the checkpoint at a step."""
-        return self.checkpoints / str(step)
-
-    def complete_steps(self) -> list[int]:
-        """Steps with a whole checkpoint, in numeric order (10 after 9)."""
-        if not self.checkpoints.is_dir():
-            return []
-        return sorted(
-            int(folder.name)
-            for folder in self.checkpoints.iterdir()
-            if folder.name.isdecimal() and (folder / MARKER).is_file()
-        )
-
-
-class ReportReader:
-    """Reads ``reports.jsonl`` as it grows: whole lines only, each once."""
-
-    MAX_LINE_BYTES = 1 << 20
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def new(self) -> Iterator[Report]:
-        """Yields the reports appended since the last call.
-
-        Raises:
-            ProtocolError: A line is not a report, or longer than allowed.
-        """
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            return
-        if size <= self._offset:
-            return
-        with self._path.open("rb") as stream:
-            stream.seek(self._offset)
-            while line := stream.readline(self.MAX_LINE_BYTES + 1):
-                if len(line) > self.MAX_LINE_BYTES:
-                    raise ProtocolError(
-                        f"{self._path.name}: a line of more than {self.MAX_LINE_BYTES} bytes"
-                    )
-                if not line.endswith(b"\n"):
-                    return  # still being written
-                self._offset += len(line)
-                if line.strip():
-                    yield Report.from_json(line)
-
-
 def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
 
@@ -426,18 +332,3 @@ def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return isinstance(value, float) or abs(value) < 1 << 1023
-
-
-def write_aside(path: Path, text: str) -> None:
-    """Writes a file so that a reader never sees half of it."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-
-
-def read_control(path: Path) -> Control:
-    """The newest control message; continue where there is none yet."""
-    try:
-        return Control.from_json(path.read_bytes())
-    except FileNotFoundError:
-        return Control()

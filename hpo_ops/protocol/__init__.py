@@ -1,0 +1,70 @@
+"""The wire between a training container and the platform: names, shapes, version.
+
+Training code of any language takes part through a directory (``$HPO_DIR``, in a pod ``/hpo``)::
+
+    assignment.json          what to run, written before the training starts
+    reports.jsonl            one line a report, appended by the training code
+    control.json             what the platform wants: continue, pause or stop
+    checkpoints/<step>/...   files, then the marker file, written last
+    software.json            optional: what the training runs with, written by the SDK
+    result.json              how it ended
+
+The shapes here are those files; the gateway speaks the same ones over HTTP. Standard library
+only: the SDK that training code imports knows nothing else.
+"""
+
+from hpo_ops.protocol.directory import (
+    DIRECTORY_VARIABLE,
+    MARKER,
+    ReportReader,
+    Workspace,
+    read_control,
+    write_aside,
+)
+from hpo_ops.protocol.messages import (
+    MAX_REASON,
+    MAX_STEP,
+    OUT_OF_MEMORY,
+    VERSION,
+    Action,
+    Assignment,
+    Checkpoint,
+    Control,
+    CurveForecast,
+    ForecastOrder,
+    Message,
+    Metrics,
+    Outcome,
+    ParamValue,
+    ProtocolError,
+    Provenance,
+    Report,
+    Result,
+)
+
+__all__ = [
+    "DIRECTORY_VARIABLE",
+    "MARKER",
+    "MAX_REASON",
+    "MAX_STEP",
+    "OUT_OF_MEMORY",
+    "VERSION",
+    "Action",
+    "Assignment",
+    "Checkpoint",
+    "Control",
+    "CurveForecast",
+    "ForecastOrder",
+    "Message",
+    "Metrics",
+    "Outcome",
+    "ParamValue",
+    "ProtocolError",
+    "Provenance",
+    "Report",
+    "ReportReader",
+    "Result",
+    "Workspace",
+    "read_control",
+    "write_aside",
+]
