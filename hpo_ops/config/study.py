@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from hpo_ops.allocators import create_allocator
+from hpo_ops.config.changes import CHANGEABLE, OVERRIDABLE, with_changes
 from hpo_ops.config.errors import StudyError, explain
 from hpo_ops.config.forecasts import check_curves
 from hpo_ops.config.model import Model
@@ -64,26 +65,6 @@ class Flow(StrEnum):
 
 ENTERED: Mapping[str, Any] = {"entered": True}
 """Context of a study that runs or has run: its code folder or a package may be gone by now."""
-
-CHANGEABLE = (
-    "trials",
-    "parallelism",
-    "metric.target",
-    "budget.wall",
-    "stop.patience",
-    "stop.failures",
-)
-"""Keys that can be changed while a study runs."""
-OVERRIDABLE = (
-    *CHANGEABLE,
-    "seed",
-    "repeats",
-    "retries",
-    "checkpoints.keep",
-    "reproducible",
-    "cache",
-)
-"""Keys that can be changed when a study is triggered."""
 
 
 class StudyConfig(Model):
@@ -374,21 +355,8 @@ class StudyConfig(Model):
         Raises:
             StudyError: A key may not be changed, or a value is not allowed.
         """
-        data = self.to_dict()
         keys = CHANGEABLE if is_running else OVERRIDABLE
-        problems = [
-            f"{key} is not a key that can be changed here (keys: {', '.join(keys)})"
-            for key in changes
-            if key not in keys
-        ]
-        if problems:
-            raise StudyError(source, problems)
-        for key, value in changes.items():
-            parent, _, name = key.rpartition(".")
-            place = data[parent] if parent else data
-            if place is None:
-                raise StudyError(source, [f"{key} cannot be changed: the study has no {parent}"])
-            place[name] = value
+        data = with_changes(self.to_dict(), changes, keys=keys, source=source)
         data["max_parallelism"] = self.ceiling
         if is_running and self.flow is Flow.ROLLING:
             data["max_trials"] = self.mapped_trials

@@ -27,6 +27,8 @@ class News:
             yield entry[1]
         finally:
             self._waiting[study_id].remove(entry)
+            if not self._waiting[study_id]:
+                del self._waiting[study_id]
 
     def tell(self, study_id: int) -> None:
         """Something happened in a study."""
