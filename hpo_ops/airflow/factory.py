@@ -260,7 +260,7 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         )
         trial = (
             _trial_operator(study.runner)
-            .partial(task_id="trial", study=handle, map_index_template="{{ task.label }}")
+            .partial(task_id="trial", map_index_template="{{ task.label }}")
             .expand_kwargs(sample.output)
         )
         collect = CollectOperator(
@@ -305,11 +305,10 @@ def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None
         _trial_operator(runner)
         .partial(
             task_id="trial",
-            study=prepare.study,
             map_index_template="{{ task.label }}",
             max_active_tis_per_dagrun=most_started,
         )
-        .expand(number=prepare.output)
+        .expand(number=prepare.numbers)
     )
     early_stop = EarlyStopSensor(
         task_id="early_stop",

@@ -39,7 +39,6 @@ class TrialTask(BaseOperator):
     """What tasks of trials have in common, wherever the training runs.
 
     Args:
-        study: The study's handle.
         number: The trial.
         hyperparameters: Its parameters, where they are known before it starts.
     """
@@ -47,13 +46,11 @@ class TrialTask(BaseOperator):
     def __init__(
         self,
         *,
-        study: Any,
         number: int = 0,
         hyperparameters: Mapping[str, ParamValue] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.study = study
         self.number = number
         self.hyperparameters = hyperparameters or {}
         self._score: Score | None = None
@@ -71,18 +68,19 @@ class TrialTask(BaseOperator):
         return f"{self.number}: {shown}{result}".strip()
 
     def execute(self, context: Context) -> None:
-        study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
+        run = self.dag_id, context["run_id"]
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
-            turn = gateway.turn(study.id, self.number, key=self.segment_key(), wait=TURN_SECONDS)
+            turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
+            study = known_study(turn)
             if turn.kind is TurnKind.RUN:
                 self._announce(turn)
                 score = self.run_segment(gateway, study, turn, context)
                 if score is not None:
-                    return self.end(context, score)
+                    return self.end(context, study, score)
             elif turn.score is not None:
-                return self.end(context, turn.score)
+                return self.end(context, study, turn.score)
             elif not turn.is_next or time.monotonic() >= give_up_at:
                 self.log.info("trial %d waits: %s", self.number, turn.reason)
                 self.defer(
@@ -131,7 +129,7 @@ class TrialTask(BaseOperator):
             result.reason or "its end",
         )
 
-    def end(self, context: Context, score: Score) -> None:
+    def end(self, context: Context, study: StudyHandle, score: Score) -> None:
         """Ends the task as its trial ended."""
         self._score = score
         self.hyperparameters = score.params
@@ -153,11 +151,17 @@ def assigned(turn: Turn) -> Assignment:
     return turn.assignment
 
 
+def known_study(turn: Turn) -> StudyHandle:
+    """The study that a turn belongs to."""
+    if turn.study is None:
+        raise ValueError(f"the gateway did not say which study it is: {turn.reason}")
+    return turn.study
+
+
 class TrialOperator(TrialTask):
     """Runs one trial as processes of the worker, segment by segment, until it is done."""
 
     ui_color = "#f3e5f5"
-    template_fields = ("study",)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -185,7 +189,7 @@ class TrialOperator(TrialTask):
             ThreadPoolExecutor(1, "hpo-code") as pool,
         ):
             # The folder may have changed since the study was prepared; the training need not wait.
-            code = pool.submit(describe_code, Path(turn.code or ""))
+            code = pool.submit(describe_code, Path(turn.code or ""), known=study.code_hash)
             end = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",
