@@ -15,7 +15,8 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway import cache, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.search import Search, open_storage
+from hpo_ops.samplers.search import Search
+from hpo_ops.samplers.storage import open_storage
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -45,19 +46,12 @@ class Proposals:
         A trial is reserved in the ledger before Optuna is asked: what was cut short is found
         again, and asked and told again with the same answer.
         """
-        with self.ledger.asking(study_id):
-            with self.ledger.study(study_id) as session:
-                record = session.record
-                untold = [(row, session.curve(row.number)) for row in session.untold()]
-                rows = session.trials(numbers)
+        with self.ledger.asking(study_id) as asking:
+            record, untold, rows = asking.record, asking.untold(), asking.unasked(numbers)
             search = self.search(record)
             for row, curve in untold:
                 _tell(search, record, row, curve)
-            asked = {
-                number: search.ask(number, wanted=row.wanted)
-                for number, row in sorted(rows.items())
-                if row.params is None
-            }
+            asked = {number: search.ask(number, wanted=row.wanted) for number, row in rows.items()}
             with self.ledger.study(study_id) as session:
                 session.mark_told([row.number for row, _ in untold])
                 for number, params in asked.items():

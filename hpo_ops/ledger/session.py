@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
+from hpo_ops.ledger.asking import read_curve
 from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 from hpo_ops.protocol import (
@@ -135,22 +136,6 @@ class StudySession:
             .order_by(table.c.number)
         )
         return {row.number: row for row in rows}
-
-    def untold(self) -> list[Row[Any]]:
-        """The rows of the finished trials of which the sampler has not heard, by number."""
-        table = schema.trials
-        finished = [state.value for state in TrialState if state.is_finished]
-        return list(
-            self.connection.execute(
-                select(table)
-                .where(
-                    table.c.study_id == self.record.id,
-                    table.c.told.is_(False),
-                    table.c.state.in_(finished),
-                )
-                .order_by(table.c.number)
-            )
-        )
 
     def mark_told(self, numbers: Sequence[int]) -> None:
         """The sampler has heard of these trials."""
@@ -384,13 +369,7 @@ class StudySession:
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
         """The reported values of a trial, by step."""
-        table = schema.reports
-        rows = self.connection.execute(
-            select(table.c.step, table.c.value)
-            .where(table.c.study_id == self.record.id, table.c.trial == trial)
-            .order_by(table.c.step)
-        )
-        return [(row.step, row.value) for row in rows]
+        return read_curve(self.connection, self.record.id, trial)
 
     def _insert(self, table: Any, **values: Any) -> None:
         self._is_fresh = self._is_fresh and table is not schema.events
