@@ -29,7 +29,12 @@ def upgrade() -> None:
         sa.Column("pool", sa.Text(), nullable=False),
         sa.Column("origin", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("archive", sa.Text(), nullable=True),
-        sa.Column("packages", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "packages",
+            postgresql.JSON(astext_type=sa.Text()),
+            server_default="[]",
+            nullable=False,
+        ),
         sa.Column("experiment", sa.Text(), nullable=True),
         sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
