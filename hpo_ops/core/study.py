@@ -122,6 +122,12 @@ class Study:
         """Trials that may still be created."""
         return max(self.goal.trials - len(self.trials), 0)
 
+    def name_of(self, number: int) -> str:
+        """How people call the trial of a number."""
+        if self.trials[number].is_retraining:
+            return "the retraining"
+        return self.goal.name_of(number)
+
     def ranking_at(self, step: int) -> Ranking:
         """The scores that trials first reported at or after a step.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpo_ops.client import (
     Group,
+    Retraining,
     Score,
     StudyHandle,
     StudyRequest,
@@ -17,7 +18,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import reading, rules, warm
+from hpo_ops.gateway import reading, retraining, rules, warm
 from hpo_ops.gateway.segments import score_of
 from hpo_ops.gateway.turns import Turns
 from hpo_ops.ledger import StudySession, StudyState
@@ -60,6 +61,7 @@ class Studies(Turns):
             env=record.config.env,
             criterion=record.config.stop.when,
             finalizers=list(record.config.finalizers),
+            folds=None if record.config.folds is None else record.config.folds.count,
             notes=notes,
         )
 
@@ -118,7 +120,7 @@ class Studies(Turns):
                 lost = Result(outcome=Outcome.PREEMPTED, reason="its task ended without a word")
                 rules.end_segment(session, segment, lost)
             if session.view.trials[number].state is TrialState.RUNNING:
-                session.move_trial(number, TrialState.FAILED, "its task ended without a result")
+                rules.fail_lost(session, number, "its task ended without a result")
         if session.record.config.reproducible:
             rules.judge_at_barrier(session, numbers)
 
@@ -135,6 +137,12 @@ class Studies(Turns):
             if session.record.state is StudyState.PAUSED:
                 return Verdict(kind=VerdictKind.WAIT, reason=session.record.reason, seen=seen)
             return Verdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
+
+    def retrain(self, study_id: int) -> Retraining:
+        """The trial that trains the best one on all data, once the search is over."""
+        best = reading.best(self.ledger, self.ledger.get(study_id))
+        with self.ledger.study(study_id) as session:
+            return retraining.begin(session, best)
 
     def stop(self, study_id: int, reason: str) -> None:
         """Asks a study to end tidily."""

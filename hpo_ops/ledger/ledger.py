@@ -224,6 +224,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         origin=Provenance.from_dict(values["origin"]),
         experiment=values["experiment"],
         repeat=values["repeat"],
+        retraining=values["retraining"],
     )
 
 

@@ -115,6 +115,7 @@ class Search:
         values: Sequence[float] | None,
         curve: Sequence[tuple[int, float]] = (),
         violations: Sequence[float] = (),
+        attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """Tells how a trial ended; a trial that was told already is left as it is.
 
@@ -124,6 +125,7 @@ class Search:
             values: A value for each metric; None where there is none.
             curve: Its reports (step, value); of use with one metric only.
             violations: By how much it violates each constraint.
+            attributes: What else Optuna is to keep of it, for people.
         """
         study = self._study(number)
         trial_id = self._trial_id(number)
@@ -135,6 +137,8 @@ class Search:
                 self.storage.set_trial_intermediate_value(trial_id, step, seen)
             if violations:
                 self.storage.set_trial_user_attr(trial_id, CONSTRAINTS, list(violations))
+            for name, value in (attributes or {}).items():
+                self.storage.set_trial_user_attr(trial_id, name, value)
             _let_sampler_know(study, trial_id, _STATES[state], told)
             self.storage.set_trial_state_values(trial_id, _STATES[state], told)
         except optuna.exceptions.UpdateFinishedTrialError:
