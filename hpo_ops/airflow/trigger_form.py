@@ -137,6 +137,14 @@ def _whole_study(
                 "for rounds put a study file in dags/studies/"
             ],
         )
+    if study.is_retrained:
+        raise StudyError(
+            source,
+            [
+                "folds.retrain is True, but must be false here; "
+                "to retrain put a study file in dags/studies/"
+            ],
+        )
     if study.parallelism > GENERIC_CEILING:
         raise StudyError(
             source,
@@ -156,17 +164,18 @@ def most_trials() -> int:
 
 
 def check_map_length(study: StudyConfig, *, source: str) -> None:
-    """A rolling study needs a task instance a trial.
+    """A rolling study needs a task instance a trial, or a fold.
 
     Raises:
         StudyError: Airflow does not map so many; says which setting to raise.
     """
     most = most_trials()
+    each = "" if study.folds is None else f" with {study.fold_count} folds each"
     if study.flow is Flow.ROLLING and study.mapped_trials > most:
         raise StudyError(
             source,
             [
-                f"trials is {study.mapped_trials}, but Airflow maps at most {most}: raise [core] "
+                f"trials is {study.most_trials}{each}, but Airflow maps at most {most}: raise [core] "
                 "max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH), or use flow: rounds"
             ],
         )

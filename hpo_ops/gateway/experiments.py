@@ -48,7 +48,9 @@ def _repeat(ledger: Ledger, record: StudyRecord) -> Repeat:
 def _values(ledger: Ledger, record: StudyRecord) -> list[float | None]:
     """The values of the trials that have ended, in that order; None where one does not count."""
     if record.config.folds is not None:
-        ended = [item for item in reading.trial_summaries(ledger, record) if item.state.is_finished]
+        ended = [
+            item for item in reading.trial_summaries(ledger, record) if item.state.is_finished
+        ]
         return [
             item.value if item.is_feasible and item.state is TrialState.COMPLETED else None
             for item in ended

@@ -176,6 +176,7 @@ class Folded:
                 saved.number % self.record.config.fold_count if saved and is_of_fold else None
             ),
             is_retrained=retrained is not None,
+            served=self.parts[saved.number].served if saved else None,
         )
 
     @property

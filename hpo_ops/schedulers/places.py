@@ -31,7 +31,9 @@ def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
     if free <= 0:
         return TrialGroup((), "no place is free")
     members = [
-        resume(trial, until_step(trial.step), resume_reason(trial, study.goal.name_of(trial.number)))
+        resume(
+            trial, until_step(trial.step), resume_reason(trial, study.goal.name_of(trial.number))
+        )
         for trial in waiting_trials(study, free)
     ]
     return add_new(study, members, free, until_step(0))

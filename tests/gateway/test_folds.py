@@ -38,9 +38,7 @@ def train(studies: Studies, turn: Turn, curve: tuple[float, ...]) -> Outcome:
         report = Report(step=step, metrics={"accuracy": value})
         action = studies.report(assignment.segment, [report]).action
         uri = f"s3://x/{assignment.trial}/{step}"
-        studies.checkpoint(
-            assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1)
-        )
+        studies.checkpoint(assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1))
         if action is Action.STOP:
             break
     outcome = Outcome.STOPPED if action is Action.STOP else Outcome.COMPLETED
@@ -311,9 +309,7 @@ def test_a_study_that_is_stopped_tells_of_trials_that_are_not_whole(
     assert reading.best(studies.ledger, record) is None
 
 
-def test_a_gateway_that_starts_anew_knows_the_same_trials(
-    studies: Studies, database: str
-) -> None:
+def test_a_gateway_that_starts_anew_knows_the_same_trials(studies: Studies, database: str) -> None:
     study_id, turns = start_pruned(studies)
     studies.ledger._views.clear()
     train(studies, turns[3], (0.5, 0.6))
