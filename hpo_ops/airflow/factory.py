@@ -158,7 +158,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
             if is_rolling
             else _add_rounds(prepare, study)
         )
-        return _add_retraining(prepare, study, ends) if study.is_retrained else ends
+        return _add_retraining(study, ends) if study.is_retrained else ends
 
     return _frame(
         study.name,
@@ -264,7 +264,11 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         )
         trial = (
             _trial_operator(study.runner)
-            .partial(task_id="trial", study=handle, map_index_template="{{ task.label }}")
+            .partial(
+                task_id="trial",
+                folds=study.fold_count,
+                map_index_template="{{ task.label }}",
+            )
             .expand_kwargs(sample.output)
         )
         collect = CollectOperator(
@@ -309,11 +313,10 @@ def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None
         _trial_operator(runner)
         .partial(
             task_id="trial",
-            study=prepare.study,
             map_index_template="{{ task.label }}",
             max_active_tis_per_dagrun=most_started,
         )
-        .expand(number=prepare.output)
+        .expand(number=prepare.numbers)
     )
     early_stop = EarlyStopSensor(
         task_id="early_stop",
@@ -324,11 +327,10 @@ def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None
     return [trial, early_stop]
 
 
-def _add_retraining(prepare: PrepareOperator, study: StudyConfig, ends: list[Any]) -> list[Any]:
+def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
     """The best trial of a study with folds, trained on all data when its search is over."""
     retrain = _trial_operator(study.runner)(
         task_id="retrain",
-        study=prepare.study,
         is_retraining=True,
         # A failed trial is no failure of its study, but a failed round is.
         trigger_rule=(

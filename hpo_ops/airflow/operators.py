@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, XComArg
+from airflow.sdk.definitions.xcom_arg import PlainXComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from hpo_ops.airflow.code import unpack_code
@@ -94,12 +94,21 @@ class PrepareOperator(BaseOperator):
             raise AirflowFailException(str(error)) from error
         repeat = read_repeat(context, config)
         config = config.as_repeat(repeat.number)
+        try:
+            archive, packages = self._pack_code(config)
+        except BadCodeError as error:
+            raise AirflowFailException(str(error)) from error
+        except (*STORE_ERRORS, ValueError) as error:
+            store = config.checkpoints.store
+            raise AirflowFailException(f"the store {store} cannot be used: {error}") from error
         request = StudyRequest(
             config=config.to_dict(),
             dag_id=self.dag_id,
             run_id=context["run_id"],
             capacity=capacity_of(config),
             origin=self._origin(config),
+            archive=archive,
+            packages=packages,
             experiment=repeat.experiment,
             repeat=repeat.number,
         )
@@ -107,15 +116,6 @@ class PrepareOperator(BaseOperator):
             study = connect_gateway().start_study(request)
         except ValueError as error:
             raise AirflowFailException(str(error)) from error
-        try:
-            open_checkpoints(study).complete(trial=0)
-            study = self._with_code(study, is_installed=config.install)
-        except BadCodeError as error:
-            raise AirflowFailException(str(error)) from error
-        except (*STORE_ERRORS, ValueError) as error:
-            raise AirflowFailException(
-                f"the store {study.store} cannot be used: {error}"
-            ) from error
         start_repeats(context, repeat, config.repeats)
         RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
@@ -133,15 +133,27 @@ class PrepareOperator(BaseOperator):
             self.log.warning("no other study can share the scores of this one: %s", error)
             return Provenance()
 
-    def _with_code(self, study: StudyHandle, *, is_installed: bool) -> StudyHandle:
-        """Packs the code for pods; it is uploaded only where it has changed."""
-        if study.runner == "local" or study.code is None:
-            return study
-        folder = Path(study.code)
-        packages = find_packages(folder) if is_installed else []
-        archive = upload_code(open_store(study.store, store_credentials()), folder)
-        self.log.info("code %s is %s", study.code, archive)
-        return replace(study, archive=archive, packages=packages)
+    def _pack_code(self, config: StudyConfig) -> tuple[str | None, list[str]]:
+        """Packs the code for pods, and looks whether the store is there.
+
+        Returns:
+            The archive's name in the store, which gets it only where it has changed, and what pip
+            installs for it.
+        """
+        store = open_store(config.checkpoints.store or "", store_credentials())
+        if config.runner == "local" or config.code is None:
+            Checkpoints(store, config.name).complete(trial=0)
+            return None, []
+        folder = Path(config.code)
+        packages = find_packages(folder) if config.install else []
+        archive = upload_code(store, folder)
+        self.log.info("code %s is %s", config.code, archive)
+        return archive, packages
+
+    @property
+    def numbers(self) -> XComArg:
+        """The trial numbers that it returns, to map over."""
+        return Numbers(self)
 
     @property
     def study(self) -> XComArg:
@@ -173,6 +185,16 @@ class PrepareOperator(BaseOperator):
         check_map_length(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
+
+
+class Numbers(PlainXComArg):
+    """A list that counts from zero, for a task to map over.
+
+    Whoever has place i of it is i, and need not ask for the list to know.
+    """
+
+    def resolve(self, context: Mapping[str, Any]) -> range:
+        return range(context["ti"].map_index + 1)
 
 
 def entered_study(context: Context) -> StudyHandle | None:

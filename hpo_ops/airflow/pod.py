@@ -54,7 +54,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     """
 
     ui_color = "#e8def8"
-    template_fields = ("study",)
+    template_fields = ()
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
@@ -93,7 +93,12 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
                 schedule_timeout=settings.pod.schedule_timeout,
             ),
             method_name="come_back",
-            kwargs={"segment": assignment.segment, "namespace": namespace, "ooms": turn.ooms},
+            kwargs={
+                "segment": assignment.segment,
+                "namespace": namespace,
+                "ooms": turn.ooms,
+                "study": study.to_dict(),
+            },
         )
 
     def come_back(
@@ -103,12 +108,12 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         segment: str,
         namespace: str,
         ooms: int,
+        study: Mapping[str, Any],
     ) -> None:
         """Settles what became of a segment's pod, and asks what is next."""
-        study = StudyHandle.from_dict(self.study)
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
-        result = self._judge(status, event, Resources(**study.resources), ooms)
+        result = self._judge(status, event, Resources(**study["resources"]), ooms)
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
         digest = image_digest(pod)
@@ -119,17 +124,17 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
         if ending.score is not None:
-            self.end(context, ending.score)
+            self.end(context, StudyHandle.from_dict(study), ending.score)
         else:
             self.execute(context)
 
-    def end(self, context: Context, score: Score) -> None:
+    def end(self, context: Context, study: StudyHandle, score: Score) -> None:
         if context["ti"].try_number > 1:
             try:
-                self._delete_ended(StudyHandle.from_dict(self.study), score.trial)
+                self._delete_ended(study, score.trial)
             except ApiException as error:
                 self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
-        TrialTask.end(self, context, score)
+        TrialTask.end(self, context, study, score)
 
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from hpo_ops.airflow.code import present_code
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.operators import open_checkpoints
+from hpo_ops.airflow.operators import entered_study, open_checkpoints
 from hpo_ops.airflow.triggers import TurnTrigger
 from hpo_ops.checkpoints import BadCodeError
 from hpo_ops.client import GatewayClient, Score, SegmentClient, StudyHandle, Turn, TurnKind
@@ -39,25 +39,25 @@ class TrialTask(BaseOperator):
     """What tasks of trials have in common, wherever the training runs.
 
     Args:
-        study: The study's handle.
         number: The trial.
         hyperparameters: Its parameters, where they are known before it starts.
+        folds: Folds of each trial, where they are known before it starts.
         is_retraining: It is the trial that trains the best one on all data, whatever its number.
     """
 
     def __init__(
         self,
         *,
-        study: Any,
         number: int = 0,
         hyperparameters: Mapping[str, ParamValue] | None = None,
+        folds: int = 1,
         is_retraining: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.study = study
         self.number = number
         self.hyperparameters = hyperparameters or {}
+        self.folds = folds
         self.is_retraining = is_retraining
         self._score: Score | None = None
 
@@ -74,8 +74,8 @@ class TrialTask(BaseOperator):
         result = "" if value is None else f" → {_short(value)}"
         if self._score and self._score.served:
             result += " (cache)"
-        trial, fold = divmod(self.number, self._folds)
-        which = f"{trial} fold {fold + 1}/{self._folds}" if self._folds > 1 else str(trial)
+        trial, fold = divmod(self.number, self.folds)
+        which = f"{trial} fold {fold + 1}/{self.folds}" if self.folds > 1 else str(trial)
         return f"{which}: {shown}{result}".strip()
 
     @property
@@ -83,28 +83,25 @@ class TrialTask(BaseOperator):
         """What its lines in the log are about."""
         if self.is_retraining:
             return "the retraining"
-        return Goal(trials=0, folds=self._folds).name_of(self.number)
-
-    @property
-    def _folds(self) -> int:
-        known = self.study if isinstance(self.study, Mapping) else {}
-        return known.get("folds") or 1
+        return Goal(trials=0, folds=self.folds).name_of(self.number)
 
     def execute(self, context: Context) -> None:
-        study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
+        run = self.dag_id, context["run_id"]
         if self.is_retraining:
-            self._begin_retraining(gateway, study)
+            self._begin_retraining(gateway, context)
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
-            turn = gateway.turn(study.id, self.number, key=self.segment_key(), wait=TURN_SECONDS)
+            turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
+            study = known_study(turn)
+            self.folds = study.folds or 1
             if turn.kind is TurnKind.RUN:
                 self._announce(turn)
                 score = self.run_segment(gateway, study, turn, context)
                 if score is not None:
-                    return self.end(context, score)
+                    return self.end(context, study, score)
             elif turn.score is not None:
-                return self.end(context, turn.score)
+                return self.end(context, study, turn.score)
             elif not turn.is_next or time.monotonic() >= give_up_at:
                 self.log.info("%s waits: %s", self.name, turn.reason)
                 self.defer(
@@ -112,7 +109,10 @@ class TrialTask(BaseOperator):
                     method_name="resume",
                 )
 
-    def _begin_retraining(self, gateway: GatewayClient, study: StudyHandle) -> None:
+    def _begin_retraining(self, gateway: GatewayClient, context: Context) -> None:
+        study = entered_study(context)
+        if study is None:
+            raise AirflowSkipException("the study was never entered: nothing is retrained")
         found = gateway.retrain(study.id)
         if found.trial is None:
             raise AirflowSkipException(f"nothing is retrained: {found.reason}")
@@ -160,10 +160,11 @@ class TrialTask(BaseOperator):
             result.reason or "its end",
         )
 
-    def end(self, context: Context, score: Score) -> None:
+    def end(self, context: Context, study: StudyHandle, score: Score) -> None:
         """Ends the task as its trial ended."""
         self._score = score
         self.number = score.trial
+        self.folds = study.folds or 1
         self.hyperparameters = score.params
         self.log.info("%s %s: %s", self.name, score.state, score.reason)
         # Neither a skipped nor a failed task pushes what it returns.
@@ -184,11 +185,17 @@ def assigned(turn: Turn) -> Assignment:
     return turn.assignment
 
 
+def known_study(turn: Turn) -> StudyHandle:
+    """The study that a turn belongs to."""
+    if turn.study is None:
+        raise ValueError(f"the gateway did not say which study it is: {turn.reason}")
+    return turn.study
+
+
 class TrialOperator(TrialTask):
     """Runs one trial as processes of the worker, segment by segment, until it is done."""
 
     ui_color = "#f3e5f5"
-    template_fields = ("study",)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -216,7 +223,7 @@ class TrialOperator(TrialTask):
             ThreadPoolExecutor(1, "hpo-code") as pool,
         ):
             # The folder may have changed since the study was prepared; the training need not wait.
-            code = pool.submit(describe_code, Path(turn.code or ""))
+            code = pool.submit(describe_code, Path(turn.code or ""), known=study.code_hash)
             end = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",

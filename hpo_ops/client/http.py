@@ -193,9 +193,13 @@ class GatewayClient:
         path = f"/studies/{study_id}/rounds/{round_number}/scores"
         return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
 
-    def turn(self, study_id: int, trial: int, key: str, *, wait: float | None = None) -> Turn:
-        path = f"/studies/{study_id}/trials/{trial}/turn"
-        return Turn.from_dict(self.request("POST", path, key=key, wait=wait))
+    def turn(
+        self, dag_id: str, run_id: str, trial: int, *, key: str, wait: float | None = None
+    ) -> Turn:
+        where = {"dag_id": dag_id, "run_id": run_id}
+        return Turn.from_dict(
+            self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
+        )
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))

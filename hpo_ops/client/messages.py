@@ -17,6 +17,8 @@ class StudyRequest(Message):
     Attributes:
         capacity: What the nodes of its pool have, where someone could look.
         origin: What its trials are made from, as far as is known before they start.
+        archive: Name of its packed code in the store, where its trials are pods.
+        packages: What pip installs for the code, as its arguments.
         experiment: The DAG run of the first repeat, where it is one of several.
         repeat: Which of them it is.
     """
@@ -26,6 +28,8 @@ class StudyRequest(Message):
     run_id: str
     capacity: float | None = None
     origin: Provenance = field(default_factory=Provenance)
+    archive: str | None = None
+    packages: list[str] = field(default_factory=list)
     experiment: str | None = None
     repeat: int = 0
 
@@ -37,6 +41,7 @@ class StudyHandle(Message):
     Attributes:
         archive: Name of its packed code in the store, where its trials are pods.
         packages: What pip installs for the code, as its arguments.
+        code_hash: What its code was when it began.
         folds: Folds of each trial, where it has folds.
     """
 
@@ -48,6 +53,7 @@ class StudyHandle(Message):
     code: str | None = None
     archive: str | None = None
     packages: list[str] = field(default_factory=list)
+    code_hash: str | None = None
     runner: str = "local"
     image: str | None = None
     resources: dict[str, Any] = field(default_factory=dict)
@@ -137,6 +143,7 @@ class Turn(Message):
         is_next: It waits and is the next new trial in line: worth a short wait in the worker.
         preemptions: How often the trial's segments were taken from it before.
         ooms: How often it ran out of memory before.
+        study: What the trial's task needs to know of the study.
     """
 
     kind: TurnKind
@@ -149,6 +156,7 @@ class Turn(Message):
     is_next: bool = False
     preemptions: int = 0
     ooms: int = 0
+    study: StudyHandle | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TurnKind(self.kind))
@@ -158,6 +166,8 @@ class Turn(Message):
         values = dict(data) if isinstance(data, dict) else {}
         if values.get("assignment"):
             values["assignment"] = Assignment.from_dict(values["assignment"])
+        if values.get("study"):
+            values["study"] = StudyHandle.from_dict(values["study"])
         if values.get("score"):
             values["score"] = Score.from_dict(values["score"])
         return super().from_dict(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
 
@@ -86,25 +87,27 @@ def collect(study_id: int, number: int, scores: list[Score], studies: Service) -
     return studies.collect(study_id, number, scores)
 
 
-@tasks.post("/studies/{study_id}/trials/{trial}/turn")
+@tasks.post("/trials/{trial}/turn")
 async def turn(
-    study_id: int,
+    dag_id: str,
+    run_id: str,
     trial: int,
     key: str,
     studies: Service,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
 ) -> Turn:
-    """What a trial's task is to do now.
+    """What the task of a DAG run's trial is to do now.
 
     The answer to the next trial in line may take as long as it says it can wait.
     """
     give_up_at = time.monotonic() + wait
+    study = await run_in_threadpool(studies.study_of_run, dag_id, run_id)
     while True:
-        with studies.ledger.news.expected(study_id) as news:
-            answer = await run_in_threadpool(studies.turn, study_id, trial, key)
+        with studies.ledger.news.expected(study.id) as news:
+            answer = await run_in_threadpool(studies.turn, study.id, trial, key)
             left = give_up_at - time.monotonic()
             if not answer.is_next or left <= 0:
-                return answer
+                return replace(answer, study=study)
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), min(left, LOOK_SECONDS))
 

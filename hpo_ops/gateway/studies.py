@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hpo_ops.client import (
@@ -21,10 +23,13 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, retraining, rules, warm
 from hpo_ops.gateway.segments import score_of
 from hpo_ops.gateway.turns import Turns
-from hpo_ops.ledger import StudySession, StudyState
+from hpo_ops.ledger import StudyRecord, StudySession, StudyState
 from hpo_ops.protocol import Outcome, Result
 
 logger = logging.getLogger(__name__)
+
+MAX_RUNS = 256
+"""DAG runs whose study a process remembers."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +47,27 @@ class Studies(Turns):
             dag_id=request.dag_id,
             capacity=request.capacity,
             origin=request.origin,
+            archive=request.archive,
+            packages=request.packages,
             experiment=request.experiment,
             repeat=request.repeat,
         )
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
-        return StudyHandle(
-            id=record.id,
-            name=record.name,
-            run_id=record.run_id,
-            key=record.key,
-            store=record.config.checkpoints.store or "",
-            code=record.config.code,
-            runner=record.config.runner,
-            image=record.config.image,
-            resources=record.config.resources.model_dump(mode="json"),
-            pod=record.config.pod.model_dump(mode="json"),
-            env=record.config.env,
-            criterion=record.config.stop.when,
-            finalizers=list(record.config.finalizers),
-            folds=None if record.config.folds is None else record.config.folds.count,
-            notes=notes,
-        )
+        return _handle(record, notes)
+
+    def study_of_run(self, dag_id: str, run_id: str) -> StudyHandle:
+        """The study of a DAG run; what of it the run's tasks know never changes."""
+        known = self._runs.get((dag_id, run_id))
+        if known is None:
+            known = self._runs[dag_id, run_id] = _handle(self.ledger.find_run(dag_id, run_id))
+        while len(self._runs) > MAX_RUNS:
+            self._runs.popitem(last=False)
+        return known
+
+    @cached_property
+    def _runs(self) -> OrderedDict[tuple[str, str], StudyHandle]:
+        return OrderedDict()
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -190,3 +194,27 @@ class Studies(Turns):
         with self.proposals.proposed(study_id, []) as session:
             session.forget_checkpoints(reading.kept(session.connection, session.record))
             session.end(result)
+
+
+def _handle(record: StudyRecord, notes: Sequence[str] = ()) -> StudyHandle:
+    config = record.config
+    return StudyHandle(
+        id=record.id,
+        name=record.name,
+        run_id=record.run_id,
+        key=record.key,
+        store=config.checkpoints.store or "",
+        code=config.code,
+        archive=record.archive,
+        packages=list(record.packages),
+        code_hash=record.origin.code_hash,
+        runner=config.runner,
+        image=config.image,
+        resources=config.resources.model_dump(mode="json"),
+        pod=config.pod.model_dump(mode="json"),
+        env=config.env,
+        criterion=config.stop.when,
+        finalizers=list(config.finalizers),
+        folds=None if config.folds is None else config.folds.count,
+        notes=list(notes),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
@@ -55,6 +55,8 @@ class Ledger:
         dag_id: str,
         capacity: float | None = None,
         origin: Provenance | None = None,
+        archive: str | None = None,
+        packages: Sequence[str] = (),
         experiment: str | None = None,
         repeat: int = 0,
     ) -> StudyRecord:
@@ -66,6 +68,8 @@ class Ledger:
             dag_id: Its DAG.
             capacity: What its pool was found to have, where someone looked.
             origin: What its trials are made from, as far as is known.
+            archive: Name of its packed code in the store.
+            packages: What pip installs for the code.
             experiment: The DAG run of the first repeat, where it is one of several.
             repeat: Which of them it is.
         """
@@ -82,6 +86,8 @@ class Ledger:
                     config=config.to_dict(),
                     pool=config.pool,
                     origin=(origin or Provenance()).to_dict(),
+                    archive=archive,
+                    packages=list(packages),
                     experiment=experiment,
                     repeat=repeat,
                 )
@@ -113,6 +119,25 @@ class Ledger:
         if row is None:
             which = name if run_id is None else f"{name} with the run {run_id}"
             raise UnknownStudyError(f"there is no study {which}")
+        return _record(row)
+
+    def find_run(self, dag_id: str, run_id: str) -> StudyRecord:
+        """The study of a DAG run.
+
+        Raises:
+            UnknownStudyError: There is none.
+        """
+        table = schema.studies
+        query = (
+            select(table)
+            .where(table.c.dag_id == dag_id, table.c.run_id == run_id)
+            .order_by(table.c.id.desc())
+            .limit(1)
+        )
+        with self.engine.connect() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise UnknownStudyError(f"the run {run_id} of {dag_id} has no study")
         return _record(row)
 
     def repeats(self, record: StudyRecord) -> list[StudyRecord]:
@@ -222,6 +247,8 @@ def _record(row: Row[Any]) -> StudyRecord:
         ended_at=values["ended_at"],
         result=values["result"],
         origin=Provenance.from_dict(values["origin"]),
+        archive=values["archive"],
+        packages=values["packages"],
         experiment=values["experiment"],
         repeat=values["repeat"],
         retraining=values["retraining"],

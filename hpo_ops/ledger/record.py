@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -55,6 +55,8 @@ class StudyRecord:
     ended_at: datetime | None
     result: Mapping[str, Any] | None
     origin: Provenance
+    archive: str | None = None
+    packages: Sequence[str] = ()
     experiment: str | None = None
     repeat: int = 0
     retraining: int | None = None

@@ -48,6 +48,8 @@ studies = Table(
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
     Column("origin", JSON, nullable=False),
+    Column("archive", Text),
+    Column("packages", JSON, nullable=False),
     Column("experiment", Text),  # the DAG run of the first repeat
     Column("repeat", Integer, nullable=False, server_default="0"),
     Column("retraining", Integer),  # the trial that trains the best one on all data
@@ -57,6 +59,7 @@ studies = Table(
     Column("ended_at", DateTime(timezone=True)),
     _now(),
     UniqueConstraint("name", "run_id"),
+    Index("studies_by_run", "dag_id", "run_id"),
 )
 
 rounds = Table(

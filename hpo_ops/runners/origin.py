@@ -30,16 +30,23 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
     return Provenance(image=config.image or training_image(environment)).over(code)
 
 
-def describe_code(folder: Path) -> Provenance:
+def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
     """The hash of a code folder, and the git commit it is of, if it is in a repository.
+
+    Args:
+        folder: The code.
+        known: A hash that there is nothing new to say about.
 
     Raises:
         BadCodeError: The folder is empty, or too large to be code.
     """
+    code_hash = hash_code(folder)
+    if code_hash == known:
+        return Provenance()
     commit = _git(folder, "rev-parse", "HEAD")
     changes = None if commit is None else _git(folder, "status", "--porcelain", "--", ".")
     return Provenance(
-        code_hash=hash_code(folder),
+        code_hash=code_hash,
         commit=commit,
         is_dirty=None if changes is None else bool(changes),
     )

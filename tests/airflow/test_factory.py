@@ -225,7 +225,7 @@ def test_the_retraining_comes_when_the_search_is_over(flow: str) -> None:
     folds = {"count": 5, "retrain": True}
     dag = build_dag(parse_study(folded(folds=folds, flow=flow), source="test"))
     ends = {"trial", "early_stop"} if flow == "rolling" else {"round_09.early_stop"}
-    assert dag.get_task("retrain").upstream_task_ids == {"prepare", *ends}
+    assert dag.get_task("retrain").upstream_task_ids == ends
     assert "retrain" in dag.get_task("publish").upstream_task_ids
 
 
@@ -237,8 +237,8 @@ def test_a_generic_dag_does_not_retrain(tmp_path: Path) -> None:
 
 def test_a_fold_is_called_by_its_trial_and_its_place() -> None:
     params = {"lr": 0.01}
-    fold = TrialOperator(task_id="trial", study={"folds": 5}, number=16, hyperparameters=params)
+    fold = TrialOperator(task_id="trial", folds=5, number=16, hyperparameters=params)
     assert fold.label == "3 fold 2/5: lr=0.01"
     assert fold.name == "fold 2 of trial 3"
-    whole = TrialOperator(task_id="trial", study={}, number=16, hyperparameters=params)
+    whole = TrialOperator(task_id="trial", number=16, hyperparameters=params)
     assert (whole.label, whole.name) == ("16: lr=0.01", "trial 16")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from airflow.sdk import DAG
 
 import hpo_ops.airflow.operators
 from hpo_ops.airflow.operators import PrepareOperator
+from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.checkpoints import hash_code
-from hpo_ops.client import StudyHandle
+from hpo_ops.config import parse_study
+from tests.studies import study_data
 
 
 @pytest.mark.parametrize(
@@ -31,19 +35,25 @@ def test_code_is_packed_for_pods_and_what_it_asks_for_is_known(
     code = tmp_path / "code"
     code.mkdir()
     (code / "requirements.txt").write_text("numpy")
-    study = StudyHandle(
-        id=1,
-        name="s",
-        run_id="r",
-        key="s/r",
-        store=f"file://{tmp_path}/store",
-        code=str(code),
-        runner=runner,
+    store = f"file://{tmp_path}/store"
+    config = parse_study(
+        study_data(
+            code=str(code), runner=runner, install=is_installed, checkpoints={"store": store}
+        ),
+        source="test",
     )
     prepare = PrepareOperator(task_id="prepare", config=None)
-    found = prepare._with_code(study, is_installed=is_installed)
+    found, asked_for = prepare._pack_code(config)
     archive = f"code/{hash_code(code)}.tar.gz"
-    assert found.archive == (archive if runner == "kubernetes" else None)
+    assert found == (archive if runner == "kubernetes" else None)
     assert (tmp_path / "store" / archive).exists() is (runner == "kubernetes")
-    assert found.packages == packages
-    assert StudyHandle.from_dict(found.to_dict()) == found
+    assert asked_for == packages
+
+
+def test_an_instance_knows_its_number_without_asking_for_the_list() -> None:
+    with DAG("d", schedule=None):
+        prepare = PrepareOperator(task_id="prepare", config=None)
+        trial = TrialOperator.partial(task_id="trial").expand(number=prepare.numbers)
+    assert trial.upstream_task_ids == {"prepare"}
+    context = {"ti": SimpleNamespace(map_index=7, _upstream_map_indexes={})}
+    assert trial._expand_mapped_kwargs(context)[0] == {"number": 7}  # type: ignore[arg-type]

@@ -310,7 +310,7 @@ def test_a_study_that_is_stopped_tells_of_trials_that_are_not_whole(
 
 
 def test_a_gateway_that_starts_anew_knows_the_same_trials(studies: Studies, database: str) -> None:
-    study_id, turns = start_pruned(studies)
+    _, turns = start_pruned(studies)
     studies.ledger._views.clear()
     train(studies, turns[3], (0.5, 0.6))
     assert turns[4].assignment is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -32,6 +33,8 @@ from tests.gateway.web import (
 )
 from tests.studies import study_data
 
+RUN = ("small", "manual__2026-01-01T00:00:00+00:00")
+
 
 def train(web: TestClient, turn: Turn, value: float) -> None:
     assert turn.assignment is not None
@@ -51,7 +54,7 @@ def test_a_study_lives_its_whole_life_over_http(
     web: TestClient, studies: Studies, database: str
 ) -> None:
     tasks = gateway(web, issue_service_token(SECRET))
-    request = StudyRequest(config=study_data(), dag_id="small", run_id="run-1")
+    request = StudyRequest(config=study_data(), dag_id=RUN[0], run_id=RUN[1])
     study = tasks.start_study(request)
     assert tasks.start_study(request) == study
 
@@ -60,10 +63,10 @@ def test_a_study_lives_its_whole_life_over_http(
         group = tasks.sample(study.id, number, rounds_left=10 - number)
         round_scores = []
         for member in group.members:
-            turn = tasks.turn(study.id, member["trial"], key=f"{number}")
+            turn = tasks.turn(*RUN, member["trial"], key=f"{number}")
             while turn.kind is TurnKind.RUN:
                 train(web, turn, value=member["params"]["lr"])
-                turn = tasks.turn(study.id, member["trial"], key=f"{number} again")
+                turn = tasks.turn(*RUN, member["trial"], key=f"{number} again")
             assert turn.score is not None
             round_scores.append(turn.score)
         tasks.collect(study.id, number, round_scores)
@@ -148,13 +151,13 @@ def test_a_failure_inside_is_tried_a_few_times_only(
 def rolling(web: TestClient, **changes: Any) -> tuple[GatewayClient, int]:
     tasks = gateway(web, issue_service_token(SECRET))
     data = study_data(flow="rolling", trials=4, parallelism=1, **changes)
-    request = StudyRequest(config=data, dag_id="small", run_id="run-1")
+    request = StudyRequest(config=data, dag_id=RUN[0], run_id=RUN[1])
     return tasks, tasks.start_study(request).id
 
 
 def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None:
     tasks, study = rolling(web, scheduler={"name": "default", "max_steps": 2})
-    turn = tasks.turn(study, 0, key="a")
+    turn = tasks.turn(*RUN, 0, key="a")
     last = [Report(step=step, metrics={"accuracy": step / 10}) for step in (1, 2)]
     result = Result(outcome=Outcome.COMPLETED, step=2)
     ending = agent(web, turn).finish(result, last)
@@ -163,14 +166,14 @@ def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None
     # Said again, by the task, which has not heard the answer: nothing changes.
     again = tasks.finish_segment(segment_of(turn), Result(outcome=Outcome.PREEMPTED), last)
     assert again == ending
-    assert tasks.turn(study, 0, key="b").score == ending.score
+    assert tasks.turn(*RUN, 0, key="b").score == ending.score
     assert tasks.reports(study).values == [0.1, 0.2]
 
 
 def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies: Studies) -> None:
     scheduler = {"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3}
     tasks, study = rolling(web, scheduler=scheduler)
-    turn = tasks.turn(study, 0, key="a")
+    turn = tasks.turn(*RUN, 0, key="a")
     report = Report(step=1, metrics={"accuracy": 0.5})
     ending = agent(web, turn).finish(Result(outcome=Outcome.PAUSED, step=1), [report])
     assert ending.score is None
@@ -179,9 +182,25 @@ def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies
     assert (paused.state, paused.decided_step) == (TrialState.PAUSED, 1)
 
 
+def test_a_turn_tells_what_the_task_needs_to_know_of_its_study(web: TestClient) -> None:
+    tasks = gateway(web, issue_service_token(SECRET))
+    request = StudyRequest(
+        config=study_data(flow="rolling", env={"A": "b"}),
+        dag_id=RUN[0],
+        run_id=RUN[1],
+        archive="code/1.tar.gz",
+        packages=["numpy"],
+    )
+    study = tasks.start_study(request)
+    assert (study.archive, study.packages, study.env) == ("code/1.tar.gz", ["numpy"], {"A": "b"})
+    # A `prepare` that comes again, with code that has changed, changes nothing of it.
+    tasks.start_study(replace(request, archive="code/2.tar.gz"))
+    assert tasks.turn(*RUN, 0, key="a").study == study
+
+
 def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient) -> None:
-    tasks, study = rolling(web)
-    turn = tasks.turn(study, 0, key="a")
+    tasks, _ = rolling(web)
+    turn = tasks.turn(*RUN, 0, key="a")
     me = agent(web, turn)
     with pytest.raises(ValueError, match="accuracy"):
         me.finish(Result(outcome=Outcome.COMPLETED, step=1), [Report(step=1, metrics={"x": 1.0})])
@@ -189,10 +208,10 @@ def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient
 
 
 def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> None:
-    tasks, study = rolling(web)
-    first = tasks.turn(study, 0, key="a")
+    tasks, _ = rolling(web)
+    first = tasks.turn(*RUN, 0, key="a")
     with web, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(tasks.turn, study, 1, key="b", wait=20)
+        waiting = pool.submit(tasks.turn, *RUN, 1, key="b", wait=20)
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.5)
         agent(web, first).finish(Result(outcome=Outcome.FAILED, step=0))
@@ -201,7 +220,7 @@ def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> N
 
 
 def test_who_waits_in_vain_is_told_why(web: TestClient) -> None:
-    tasks, study = rolling(web)
-    tasks.turn(study, 0, key="a")
-    turn = tasks.turn(study, 1, key="b", wait=0.1)
+    tasks, _ = rolling(web)
+    tasks.turn(*RUN, 0, key="a")
+    turn = tasks.turn(*RUN, 1, key="b", wait=0.1)
     assert (turn.kind, turn.is_next) == (TurnKind.WAIT, True)

@@ -36,7 +36,8 @@ from tests.studies import study_data
         ("GET", "/names/none", 404, "there is no study none"),
         ("GET", "/names/small?run_id=x", 404, "there is no study small with the run x"),
         ("POST", "/studies/99/verdict", 404, "there is no study with the id 99"),
-        ("POST", "/studies/1/trials/99/turn?key=a", 404, "has no trial 99"),
+        ("POST", "/trials/0/turn?dag_id=x&run_id=y&key=a", 404, "the run y of x has no study"),
+        ("POST", "/trials/99/turn?RUN&key=a", 404, "has no trial 99"),
         ("POST", "/segments/none/reports", 404, "there is no segment none"),
         ("GET", "/studies/x", 422, "valid integer"),
         ("GET", "/studies?limit=0", 422, "greater than or equal to 1"),
@@ -46,6 +47,7 @@ from tests.studies import study_data
 )
 def test_a_mistake_is_answered_with_a_status_and_a_sentence(
     lasting_web: TestClient,
+    lasting: Studies,
     begun: tuple[int, Turn],
     method: str,
     path: str,
@@ -53,7 +55,8 @@ def test_a_mistake_is_answered_with_a_status_and_a_sentence(
     sentence: str,
 ) -> None:
     study_id, _ = begun
-    path = path.replace("/studies/1/", f"/studies/{study_id}/")
+    record = lasting.ledger.get(study_id)
+    path = path.replace("RUN", f"dag_id={record.dag_id}&run_id={record.run_id}")
     body: dict[str, Any] = {"json": []} if path.endswith("reports") else {}
     answer = lasting_web.request(method, f"{API}{path}", headers=task(), **body)
     assert answer.status_code == status

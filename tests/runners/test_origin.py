@@ -48,7 +48,8 @@ def test_code_in_a_repository_has_its_commit_and_says_whether_it_differs(tmp_pat
     assert clean.is_dirty is False
     (tmp_path / "elsewhere.txt").write_text("no part of the code")
     assert describe_code(code) == clean
+    assert describe_code(code, known=clean.code_hash) == Provenance()
     (code / "train.py").write_text("print(2)")
-    changed = describe_code(code)
+    changed = describe_code(code, known=clean.code_hash)
     assert (changed.commit, changed.is_dirty) == (clean.commit, True)
     assert changed.code_hash != clean.code_hash

@@ -28,6 +28,8 @@ def upgrade() -> None:
         sa.Column("config", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("pool", sa.Text(), nullable=False),
         sa.Column("origin", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("packages", postgresql.JSON(astext_type=sa.Text()), nullable=False),
         sa.Column("experiment", sa.Text(), nullable=True),
         sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
         sa.Column("retraining", sa.Integer(), nullable=True),
@@ -45,6 +47,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", "run_id"),
         schema="ledger",
     )
+    op.create_index("studies_by_run", "studies", ["dag_id", "run_id"], schema="ledger")
     op.create_table(
         "jobs",
         sa.Column("key", sa.Text(), nullable=False),
