@@ -79,7 +79,7 @@ class TrialTask(BaseOperator):
         return f"{which}: {shown}{result}".strip()
 
     @property
-    def name(self) -> str:
+    def trial_name(self) -> str:
         """What its lines in the log are about."""
         if self.is_retraining:
             return "the retraining"
@@ -103,7 +103,7 @@ class TrialTask(BaseOperator):
             elif turn.score is not None:
                 return self.end(context, study, turn.score)
             elif not turn.is_next or time.monotonic() >= give_up_at:
-                self.log.info("%s waits: %s", self.name, turn.reason)
+                self.log.info("%s waits: %s", self.trial_name, turn.reason)
                 self.defer(
                     trigger=TurnTrigger(study_id=study.id, trial=self.number),
                     method_name="resume",
@@ -143,7 +143,7 @@ class TrialTask(BaseOperator):
         units = assignment.resources.get("units", 1.0)
         self.log.info(
             "%s runs from step %d to %s%s: %s",
-            self.name,
+            self.trial_name,
             assignment.from_step,
             assignment.until_step or "its end",
             "" if units == 1 else f" on {units:g} units",
@@ -154,7 +154,7 @@ class TrialTask(BaseOperator):
         """Says in the task's log how a segment ended."""
         self.log.info(
             "%s segment %s at step %d: %s",
-            self.name,
+            self.trial_name,
             result.outcome,
             result.step,
             result.reason or "its end",
@@ -166,7 +166,7 @@ class TrialTask(BaseOperator):
         self.number = score.trial
         self.folds = study.folds or 1
         self.hyperparameters = score.params
-        self.log.info("%s %s: %s", self.name, score.state, score.reason)
+        self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
         # Neither a skipped nor a failed task pushes what it returns.
         context["ti"].xcom_push(key="return_value", value=score.to_dict())
         # It goes with the task's state, where it would be a request of its own.
@@ -175,7 +175,7 @@ class TrialTask(BaseOperator):
         if score.state is TrialState.PRUNED:
             raise AirflowSkipException(score.reason)
         if score.state is TrialState.FAILED:
-            raise AirflowFailException(f"{self.name}: {score.reason}")
+            raise AirflowFailException(f"{self.trial_name}: {score.reason}")
 
 
 def assigned(turn: Turn) -> Assignment:

@@ -210,6 +210,8 @@ def _check_constraints(session: StudySession, number: int) -> None:
 
 def refuse_if_impossible(session: StudySession, number: int) -> None:
     """Prunes a trial whose parameters alone violate a constraint, before it runs."""
+    if session.view.trials[number].state.is_finished:
+        return
     for constraint in session.record.config.constraints:
         violation = constraint.violation(session.trials([number])[number].params or {})
         if violation is not None and violation > 0:

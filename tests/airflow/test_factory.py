@@ -239,6 +239,6 @@ def test_a_fold_is_called_by_its_trial_and_its_place() -> None:
     params = {"lr": 0.01}
     fold = TrialOperator(task_id="trial", folds=5, number=16, hyperparameters=params)
     assert fold.label == "3 fold 2/5: lr=0.01"
-    assert fold.name == "fold 2 of trial 3"
+    assert fold.trial_name == "fold 2 of trial 3"
     whole = TrialOperator(task_id="trial", number=16, hyperparameters=params)
-    assert (whole.label, whole.name) == ("16: lr=0.01", "trial 16")
+    assert (whole.label, whole.trial_name) == ("16: lr=0.01", "trial 16")

@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 import pytest
+from fastapi.testclient import TestClient
 
 from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
@@ -14,7 +15,9 @@ from hpo_ops.gateway import reading
 from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.experiments import experiment_of
 from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from tests.gateway.web import SECRET, gateway, person
 from tests.studies import study_data
 
 PAPER = [(0.60, 0.70, 0.74, 0.73), (0.58, 0.71, 0.72, 0.75), (0.61, 0.69, 0.73, 0.70)]
@@ -480,3 +483,24 @@ def test_only_checkpoints_of_the_best_folds_are_kept(studies: Studies) -> None:
     assert reading.kept_checkpoints(studies.ledger, record) == [(0, 3)]
     repeat = experiment_of(studies.ledger, record).repeats[0]
     assert [value and round(value, 4) for value in repeat.curve] == [0.73, 0.73]
+
+
+def test_tasks_and_people_see_whole_trials_over_http(studies: Studies, web: TestClient) -> None:
+    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
+    run_rolling(studies, study_id, lambda _, fold: PAPER[fold])
+    client = gateway(web, issue_service_token(SECRET))
+    begun = client.retrain(study_id)
+    assert begun.trial == 3
+    (trial,) = client.trials(study_id)
+    assert [fold.value for fold in trial.folds] == [0.74, 0.72, 0.73]
+    best = client.best(study_id)
+    assert best is not None
+    assert (best.folds, best.checkpoint_trial) == ([0.74, 0.72, 0.73], 0)
+    progress = client.progress(study_id)
+    assert (progress.folds, progress.begun, progress.retraining) == (3, 4, 3)
+    turn = client.turn("small", "run-1", 3, key="a")
+    assert turn.assignment is not None
+    assert turn.study is not None
+    assert (turn.assignment.fold, turn.study.folds) == (None, 3)
+    refused = web.post(f"/hpo/api/v1/studies/{study_id}/retraining", headers=person("ann"))
+    assert refused.status_code == 403
