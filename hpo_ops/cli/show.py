@@ -66,6 +66,8 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{counts['failed']} failed")
     if progress.served:
         parts.append(f"{progress.served} from the cache")
+    if progress.state == "retraining":
+        parts.append("the best is trained on all data")
     if progress.best:
         best = progress.best
         value = with_deviation(best.value, best.deviation)

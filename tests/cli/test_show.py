@@ -248,8 +248,8 @@ def test_the_best_of_a_study_with_folds_says_whose_checkpoint_it_is() -> None:
     assert lines[3] == "Checkpoint:  s3://bucket/best (step 3 of fold 1)"
     lines = best_lines(Best(**values, is_retrained=True), "accuracy")
     assert lines[3] == "Checkpoint:  s3://bucket/best (step 3, trained on all data)"
-    line = progress_line(progress({}, best=Best(**values), folds=3))
-    assert line.endswith("best accuracy 0.73 ± 0.01 (trial 3)")
+    line = progress_line(progress({}, best=Best(**values), folds=3, state="retraining"))
+    assert line.endswith("the best is trained on all data · best accuracy 0.73 ± 0.01 (trial 3)")
 
 
 def test_the_log_of_a_fold_is_that_of_its_trial() -> None:
