@@ -119,8 +119,9 @@ class Study:
 
     @property
     def unstarted(self) -> int:
-        """Trials that may still be created."""
-        return max(self.goal.trials - len(self.trials), 0)
+        """Trials that may still be created; one that has begun gets all of its folds."""
+        begun = -(-len(self.trials) // self.goal.folds) * self.goal.folds
+        return max(self.goal.trials, begun) - len(self.trials)
 
     def name_of(self, number: int) -> str:
         """How people call the trial of a number."""

@@ -45,16 +45,16 @@ def _reason_to_end(session: StudySession, trial: int) -> str | None:
 def _end(session: StudySession, trial: int, reason: str) -> None:
     """Prunes what is left of a trial."""
     count = session.record.config.fold_count
-    first = trial * count
-    params = session.trials([first])[first].params
+    numbers = range(trial * count, (trial + 1) * count)
+    rows = session.trials(numbers)
+    params = next((row.params for row in rows.values() if row.params is not None), None)
     logger.info("trial %d ends before all of its folds: %s", trial, reason)
-    for number in range(first, first + count):
+    for number in numbers:
         # Folds begin in order: those that are not there yet are the next to come.
-        is_new = number >= len(session.view.trials)
-        if is_new:
+        if number not in rows:
             session.add_trial()
-        if is_new and params is not None:
-            session.propose(number, params)
+            if params is not None:
+                session.propose(number, params)
         part = session.view.trials[number]
         if part.state.is_finished:
             continue

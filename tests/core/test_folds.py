@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpo_ops.core import Direction, Goal, Study, TrialState
@@ -118,6 +120,15 @@ def test_whole_trials_are_counted_in_the_same_way_however_late_one_asks() -> Non
         ]
         assert whole.best is whole.trials[1]
         assert whole.stale == 2
+
+
+def test_a_trial_that_has_begun_gets_all_of_its_folds() -> None:
+    study = make_study(folds=3, trials=4)
+    end(study, 0.1, 0.2, 0.3, 0.4)
+    study.goal = replace(study.goal, trials=3)  # somebody wants one trial only
+    assert study.unstarted == 2
+    end(study, 0.5, 0.6)
+    assert study.unstarted == 0
 
 
 def test_the_target_and_patience_are_about_means_of_whole_trials() -> None:
