@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,16 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
         only: Build this DAG alone, as a task needs no other.
     """
     dags: dict[str, DAG] = {}
+    build = partial(build_dag, has_document=only is None)
     running = RunningStudies().studies()
     for name, (study, problem) in _read_files(_files(folder, only), running).items():
         if only in (None, name):
             dags[name] = (
-                build_broken_dag(name, problem)
-                if study is None
-                else build_dag(study, problem=problem)
+                build_broken_dag(name, problem) if study is None else build(study, problem=problem)
             )
     for name, study in running.items():
         if name not in dags and name not in GENERIC_DAGS.values() and only in (None, name):
-            dags[name] = build_dag(study, problem=f"the study file of {name} is gone")
+            dags[name] = build(study, problem=f"the study file of {name} is gone")
     for runner, name in GENERIC_DAGS.items():
         if only in (None, name):
             dags[name] = build_generic_dag(runner)
@@ -143,12 +143,13 @@ def build_broken_dag(name: str, problem: str | None) -> DAG:
     return dag
 
 
-def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
+def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: bool = True) -> DAG:
     """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize.
 
     Args:
         study: The study.
         problem: What is wrong with its file now: what runs goes on, nothing new starts.
+        has_document: With the page that people read; writing it is half of the work.
     """
     is_rolling = study.flow is Flow.ROLLING
 
@@ -172,7 +173,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None) -> DAG:
         publish_rule=TriggerRule.ALL_DONE if is_rolling else TriggerRule.NONE_FAILED,
         description=study.description or None,
         tags=["hpo", study.flow.value, study.scheduler.name, study.sampler.name],
-        doc_md=_document(study, problem),
+        doc_md=_document(study, problem) if has_document else None,
         max_active_tasks=study.ceiling + 16,
     )
 

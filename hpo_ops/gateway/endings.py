@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.core import TrialState
-from hpo_ops.core.folds import average, folds_of, state_of, summarise
-from hpo_ops.ledger import StudyRecord, StudySession
-from hpo_ops.ledger.telling import untold as untold_rows
+from hpo_ops.core.folds import average, state_of, summarise
+from hpo_ops.ledger import StudyRecord
+from hpo_ops.ledger.asking import Asking
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -56,55 +57,54 @@ class Ending:
         )
 
 
-def untold(session: StudySession) -> list[Ending]:
+def untold(asking: Asking) -> list[Ending]:
     """The trials that have ended and of which the sampler has not heard, by number."""
-    rows = untold_rows(session)
-    if session.record.config.folds is not None:
-        trials = dict.fromkeys(row.number // session.record.config.fold_count for row in rows)
-        return list(_of_folds(session, list(trials)))
+    if asking.record.config.folds is not None:
+        return list(_of_folds(asking))
     return [
         Ending(
             trial=row.number,
             numbers=[row.number],
             state=TrialState(row.state),
-            values=_values(session.record, row),
-            curve=session.curve(row.number),
+            values=_values(asking.record, row),
+            curve=curve,
             violations=row.violations or (),
             is_known=row.params is not None,
         )
-        for row in rows
+        for row, curve in asking.untold()
     ]
 
 
-def _of_folds(session: StudySession, trials: Sequence[int]) -> Iterator[Ending]:
-    """Those of the trials whose folds have all ended, or will never begin."""
-    count, direction = session.record.config.fold_count, session.view.goal.direction
-    for trial in trials:
-        states = [fold.state for fold in folds_of(session.view, trial).values()]
-        is_cut_short = session.record.is_over and all(state.is_finished for state in states)
-        if not state_of(states, count).is_finished and not is_cut_short:
-            continue
+def _of_folds(asking: Asking) -> Iterator[Ending]:
+    """The trials whose folds have all ended, or will never begin."""
+    config = asking.record.config
+    count = config.fold_count
+    for trial, group in groupby(asking.untold(), lambda item: item[0].number // count):
+        ended = list(group)
+        if len(ended) < count:
+            numbers = range(trial * count, (trial + 1) * count)
+            if not asking.record.is_over or asking.has_unfinished(numbers):
+                continue
+        states = [TrialState(row.state) for row, _ in ended]
         missing = [TrialState.PRUNED] * (count - len(states))
-        numbers = [trial * count + fold for fold in range(len(states))]
-        rows = session.trials(numbers)
         curves = [
-            dict(session.curve(number))
-            for number, row in rows.items()
-            if row.state == TrialState.COMPLETED.value
+            dict(curve)
+            for state, (_, curve) in zip(states, ended, strict=True)
+            if state is TrialState.COMPLETED
         ]
-        averaged = summarise(curves, direction)
+        averaged = summarise(curves, config.objective.direction)
         attributes: dict[str, Any] = {}
         if averaged is not None:
             attributes = {"folds": list(averaged.values), "deviation": averaged.deviation}
         yield Ending(
             trial=trial,
-            numbers=numbers,
+            numbers=[row.number for row, _ in ended],
             state=state_of([*states, *missing], count),
             values=None if averaged is None else [averaged.mean],
             curve=list(average(curves).items()),
-            violations=_worst([row.violations for row in rows.values() if row.violations]),
+            violations=_worst([row.violations for row, _ in ended if row.violations]),
             attributes=attributes,
-            is_known=any(row.params is not None for row in rows.values()),
+            is_known=any(row.params is not None for row, _ in ended),
         )
 
 

@@ -13,9 +13,9 @@ from hpo_ops.config import StudyConfig
 from hpo_ops.config.start import fit_enqueued
 from hpo_ops.gateway import cache, endings, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
-from hpo_ops.ledger.telling import mark_told
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.search import Search, open_storage
+from hpo_ops.samplers.search import Search
+from hpo_ops.samplers.storage import open_storage
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -46,21 +46,17 @@ class Proposals:
         again, and asked and told again with the same answer. So the folds of a trial, each of
         which asks for it, have the same parameters.
         """
-        with self.ledger.asking(study_id):
-            with self.ledger.study(study_id) as session:
-                record = session.record
-                ended = endings.untold(session)
-                rows = session.trials(numbers)
+        with self.ledger.asking(study_id) as asking:
+            record, ended, rows = asking.record, endings.untold(asking), asking.unasked(numbers)
             search = self.search(record)
             for ending in ended:
                 ending.tell(search)
             asked = {
                 number: search.ask(number // record.config.fold_count, wanted=row.wanted)
-                for number, row in sorted(rows.items())
-                if row.params is None
+                for number, row in rows.items()
             }
             with self.ledger.study(study_id) as session:
-                mark_told(session, [number for ending in ended for number in ending.numbers])
+                session.mark_told([number for ending in ended for number in ending.numbers])
                 for number, params in asked.items():
                     session.propose(number, params, **_identity(record, rows[number], params))
                     rules.refuse_if_impossible(session, number)

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
+from hpo_ops.ledger.asking import Asking
 from hpo_ops.ledger.migrate import migrate
 from hpo_ops.ledger.news import News
 from hpo_ops.ledger.record import StudyRecord, StudyState
@@ -210,7 +211,7 @@ class Ledger:
             self._views.popitem(last=False)
 
     @contextmanager
-    def asking(self, study_id: int) -> Iterator[None]:
+    def asking(self, study_id: int) -> Iterator[Asking]:
         """Asks of one study come one after the other, without holding the study's lock."""
         # Who waits here holds no connection, so that there is one left for whoever is asking.
         with self._asks.setdefault(study_id, Lock()), self.engine.begin() as connection:
@@ -218,7 +219,7 @@ class Ledger:
                 text("SELECT pg_advisory_xact_lock(:space, :study)"),
                 {"space": 0x61736B, "study": study_id},
             )
-            yield
+            yield Asking(connection, _record(self._row(connection, study_id)))
 
     @staticmethod
     def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:

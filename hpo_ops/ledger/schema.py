@@ -100,6 +100,7 @@ trials = Table(
     Column("ended_at", DateTime(timezone=True)),
     _now(),
     UniqueConstraint("study_id", "number"),
+    Index("unasked_trials", "study_id", "number", postgresql_where=text("params IS NULL")),
     Index("untold_trials", "study_id", "number", postgresql_where=text("NOT told")),
     Index("trials_by_cache_key", "cache_key", postgresql_where=text("cache_key IS NOT NULL")),
     Index("asking_trials", "study_id", postgresql_where=text("asked_at IS NOT NULL")),

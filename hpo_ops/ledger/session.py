@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import Decision, Study, TrialState, derive_seed
 from hpo_ops.ledger import schema
+from hpo_ops.ledger.asking import read_curve
 from hpo_ops.ledger.record import StudyRecord, StudyState
 from hpo_ops.ledger.view import EventKind, LiveView
 from hpo_ops.protocol import (
@@ -140,6 +141,16 @@ class StudySession:
             .order_by(table.c.number)
         )
         return {row.number: row for row in rows}
+
+    def mark_told(self, numbers: Sequence[int]) -> None:
+        """The sampler has heard of these trials."""
+        if numbers:
+            table = schema.trials
+            self.connection.execute(
+                update(table)
+                .where(table.c.study_id == self.record.id, table.c.number.in_(numbers))
+                .values(told=True)
+            )
 
     def add_trial(
         self,
@@ -369,13 +380,7 @@ class StudySession:
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
         """The reported values of a trial, by step."""
-        table = schema.reports
-        rows = self.connection.execute(
-            select(table.c.step, table.c.value)
-            .where(table.c.study_id == self.record.id, table.c.trial == trial)
-            .order_by(table.c.step)
-        )
-        return [(row.step, row.value) for row in rows]
+        return read_curve(self.connection, self.record.id, trial)
 
     def _insert(self, table: Any, **values: Any) -> None:
         self._is_fresh = self._is_fresh and table is not schema.events

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -15,12 +14,14 @@ import optuna
 from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
+from hpo_ops.samplers.drafts import DRAFT, Draft
 from hpo_ops.samplers.registry import (
     CONSTRAINTS,
     WARM_START,
     create_sampler,
     is_one_sequence,
 )
+from hpo_ops.samplers.storage import describe_trial, end_trial
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -41,18 +42,6 @@ FIXED = "fixed_params"
 """Where Optuna looks for values that are not its sampler's to choose."""
 
 
-def open_storage(url: str) -> BaseStorage:
-    """Optuna's storage on the ledger's database.
-
-    Its commits do not wait for the disk. The ledger's do, in the same log and after them, so that
-    what the ledger takes for told or asked is never lost without it.
-    """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    options = "-csearch_path=public -csynchronous_commit=off"
-    engine = {"pool_pre_ping": True, "connect_args": {"options": options}}
-    return optuna.storages.get_storage(optuna.storages.RDBStorage(url, engine_kwargs=engine))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """Asks and tells for one study. Trial n here is trial n in Optuna.
@@ -61,7 +50,8 @@ class Search:
     trial n here is the one n places after them. The first trials are those of ``enqueue``.
 
     The caller sees to it that asks of one study come one after the other. Everything may be
-    repeated: an ask for a number that was already asked gives the same answer.
+    repeated: an ask for a number that was already asked gives the same answer. A trial is written
+    to Optuna's tables with all its parameters, or not at all.
     """
 
     storage: BaseStorage
@@ -85,27 +75,42 @@ class Search:
             number: The trial.
             wanted: Values that it is to have; the sampler adds what they leave out.
         """
+        trial_id = self._find(number)
+        if trial_id is not None:
+            return self._check(number, self.storage.get_trial(trial_id).params)
+        # There may be trials before this one that are yet to be asked for.
+        following = number
+        while following > 0 and self._find(following - 1) is None:
+            following -= 1
+        for before in range(following, number):
+            self._draw(before, None)
+        return self._draw(number, wanted)
+
+    def _draw(self, number: int, wanted: Mapping[str, ParamValue] | None) -> dict[str, ParamValue]:
+        """Parameters of a trial that Optuna does not have yet, and has from then on."""
+        if wanted is None and number < len(self.enqueue):
+            wanted = self.enqueue[number]
         study = self._study(number)
-        try:
-            trial_id = self._trial_id(number)
-        except KeyError:
-            trial = self._new_trial(study, number)
-            # There may be trials before this one that are yet to be asked for.
-            while trial.number < number + self._taken:
-                trial = self._new_trial(study, number)
-        else:
-            # Another process may have begun this ask. Optuna keeps parameters of trials only that
-            # it has seen in this one.
-            study.get_trials(deepcopy=False)
-            trial = optuna.trial.Trial(study, trial_id)
-        if wanted is not None and not trial.params:
-            self.storage.set_trial_system_attr(trial._trial_id, FIXED, dict(wanted))
-            trial = optuna.trial.Trial(study, trial._trial_id)
+        fixed = {} if wanted is None else {FIXED: dict(wanted)}
+        draft = Draft(self.storage, number + self._taken, **fixed)
+        study._storage = draft  # type: ignore[assignment]
+        trial = optuna.trial.Trial(study, DRAFT)
         params: dict[str, ParamValue] = {}
         for name, parameter in self.space.items():
             if self.space.exists(name, params):
                 params[name] = _suggest(trial, name, parameter)
+        draft.write(study._study_id)
         return params
+
+    def _check(self, number: int, params: dict[str, ParamValue]) -> dict[str, ParamValue]:
+        """Parameters that a trial has; finds out who else adds trials to the study in Optuna."""
+        names = [name for name in self.space if self.space.exists(name, params)]
+        if set(names) != set(params):
+            raise RuntimeError(
+                f"trial {number} of {self.name} has {', '.join(params) or 'nothing'} in Optuna, "
+                f"but must have {', '.join(names)}: it was added by somebody else"
+            )
+        return {name: params[name] for name in names}
 
     def tell(
         self,
@@ -128,25 +133,32 @@ class Search:
             attributes: What else Optuna is to keep of it, for people.
         """
         study = self._study(number)
-        trial_id = self._trial_id(number)
+        trial_id = self._find(number)
+        if trial_id is None:
+            raise KeyError(f"trial {number} of {self.name} was never asked for")
         told = list(values) if values is not None and state is TrialState.COMPLETED else None
         if state is TrialState.PRUNED and curve and len(self.directions) == 1:
             told = [curve[-1][1]]  # the last one, as Optuna has it
         try:
-            for step, seen in _thinned(curve) if len(self.directions) == 1 else ():
-                self.storage.set_trial_intermediate_value(trial_id, step, seen)
-            if violations:
-                self.storage.set_trial_user_attr(trial_id, CONSTRAINTS, list(violations))
-            for name, value in (attributes or {}).items():
-                self.storage.set_trial_user_attr(trial_id, name, value)
+            known = {CONSTRAINTS: list(violations)} if violations else {}
+            describe_trial(
+                self.storage,
+                trial_id,
+                curve=_thinned(curve) if len(self.directions) == 1 else (),
+                attributes={**known, **(attributes or {})},
+            )
             _let_sampler_know(study, trial_id, _STATES[state], told)
-            self.storage.set_trial_state_values(trial_id, _STATES[state], told)
+            end_trial(self.storage, trial_id, _STATES[state], told)
         except optuna.exceptions.UpdateFinishedTrialError:
             return
 
-    def _trial_id(self, number: int) -> int:
-        place = number + self._taken
-        return self.storage.get_trial_id_from_study_id_trial_number(self._found._study_id, place)
+    def _find(self, number: int) -> int | None:
+        """Optuna's id of a trial; None where it was never asked for."""
+        find = self.storage.get_trial_id_from_study_id_trial_number
+        try:
+            return find(self._found._study_id, number + self._taken)
+        except KeyError:
+            return None
 
     @cached_property
     def _taken(self) -> int:
@@ -154,25 +166,6 @@ class Search:
         if not self.is_warm:
             return 0
         return int(self._found.user_attrs[WARM_START]["taken"])
-
-    def _new_trial(self, study: optuna.Study, number: int) -> optuna.Trial:
-        """The next trial; most likely it is the one of the number."""
-        if self.enqueue:
-            following = self.storage.get_n_trials(study._study_id) - self._taken
-            if following < len(self.enqueue):
-                fixed = {FIXED: dict(self.enqueue[following])}
-                running = optuna.trial.TrialState.RUNNING
-                study.add_trial(optuna.trial.create_trial(state=running, system_attrs=fixed))
-                return optuna.trial.Trial(study, self._trial_id(following))
-        # As `study.ask` does, but nobody else puts trials into the queue that it looks at.
-        trial_id = self.storage.create_new_trial(study._study_id)
-        # Optuna knows without a look which number a trial got that was made here.
-        known = partial(self.storage.get_trial_id_from_study_id_trial_number, study._study_id)
-        place = number + self._taken
-        with suppress(KeyError):
-            if known(place) == trial_id:
-                study._storage = _Knowing(self.storage, trial_id, place)  # type: ignore[assignment]
-        return optuna.trial.Trial(study, trial_id)
 
     def open(self) -> optuna.Study:
         """The study in Optuna's tables, made if it is not there."""
@@ -205,27 +198,6 @@ class Search:
                 directions=[direction.value for direction in self.directions],
                 load_if_exists=True,
             )
-
-
-class _Knowing:
-    """Optuna's storage, which need not be asked about a trial that was made a moment ago."""
-
-    def __init__(self, storage: BaseStorage, trial_id: int, number: int) -> None:
-        self._storage = storage
-        self._number = number
-        self._trial_id: int | None = trial_id
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-    def get_trial(self, trial_id: int) -> optuna.trial.FrozenTrial:
-        if trial_id != self._trial_id:
-            return self._storage.get_trial(trial_id)
-        self._trial_id = None  # it changes from now on
-        trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
-        trial.number = self._number
-        trial._trial_id = trial_id
-        return trial
 
 
 def _let_sampler_know(

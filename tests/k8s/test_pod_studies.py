@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import pytest
 from kubernetes.client import ApiException
@@ -132,7 +132,10 @@ def test_twelve_trials_share_two_gpus(lab: PodLab) -> None:
     assert ALL_STEPS in task_log
 
 
-def test_killing_what_airflow_consists_of_loses_nothing(lab: PodLab) -> None:
+def test_killing_what_airflow_consists_of_loses_nothing(
+    lab: PodLab, told: dict[Story, Future[None]]
+) -> None:
+    wait(told.values())  # no story goes on without an api-server
     name = lab.add_pod_study(
         "k8s_kills",
         flow="rolling",

@@ -20,7 +20,8 @@ from hpo_ops.core.space import Categorical, Float, Int, Space
 from hpo_ops.samplers import own
 from hpo_ops.samplers.own import JOURNAL, Journal, close_processes
 from hpo_ops.samplers.own_process import AlgorithmError
-from hpo_ops.samplers.search import Search, open_storage
+from hpo_ops.samplers.search import Search
+from hpo_ops.samplers.storage import open_storage
 
 LEDGER = """
 import os, random
@@ -187,7 +188,7 @@ RUNNER = """
 import sys, time
 from pathlib import Path
 from hpo_ops.core import Direction, TrialState
-from hpo_ops.samplers.search import open_storage
+from hpo_ops.samplers.storage import open_storage
 from tests.samplers.test_own import search
 asking = search(open_storage(sys.argv[1]), Path(sys.argv[2]), options={"batch": 2})
 for number in range(int(sys.argv[3])):

@@ -13,7 +13,9 @@ from optuna.storages import BaseStorage, InMemoryStorage
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.space import Categorical, Float, Int, Space
-from hpo_ops.samplers.search import MAX_INTERMEDIATE_VALUES, Search, open_storage
+from hpo_ops.samplers.drafts import Draft
+from hpo_ops.samplers.search import MAX_INTERMEDIATE_VALUES, Search
+from hpo_ops.samplers.storage import open_storage
 
 SPACE = Space(
     {
@@ -57,21 +59,32 @@ def test_asking_again_gives_the_same_answer(storage: BaseStorage) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe", "reinforce"])
-def test_an_ask_that_another_process_began_is_finished(
-    storage: BaseStorage, database: str, sampler: str
+def test_an_ask_that_is_cut_short_leaves_nothing_and_is_made_again(
+    storage: BaseStorage, database: str, sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = [search(storage, "whole", sampler=sampler).ask(number) for number in range(2)]
     begun = search(storage, sampler=sampler)
     begun.ask(0)
-    study = begun.open()
-    trial = study.ask()
-    trial.suggest_float("lr", 1e-4, 1e-1, log=True)  # and then it was killed
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Draft, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            begun.ask(1)
+    assert [trial.number for trial in begun.open().trials] == [0]
     fresh = open_storage(database)
-    params = search(fresh, sampler=sampler).ask(1)
-    assert params["lr"] == trial.params["lr"]
-    assert set(params) >= {"lr", "width", "optimizer"}
-    assert search(fresh, sampler=sampler).ask(0) == whole[0]
+    assert [search(fresh, sampler=sampler).ask(number) for number in (1, 0)] == whole[::-1]
     fresh.remove_session()
+
+
+def test_who_adds_trials_beside_us_is_found_out(storage: BaseStorage) -> None:
+    asking = search(storage)
+    asking.ask(0)
+    asking.open().ask()
+    with pytest.raises(RuntimeError, match="trial 1 of small/run-1 has nothing in Optuna"):
+        asking.ask(1)
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])

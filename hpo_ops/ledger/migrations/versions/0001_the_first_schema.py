@@ -284,6 +284,13 @@ def upgrade() -> None:
         schema="ledger",
     )
     op.create_index(
+        "unasked_trials",
+        "trials",
+        ["study_id", "number"],
+        schema="ledger",
+        postgresql_where=sa.text("params IS NULL"),
+    )
+    op.create_index(
         "untold_trials",
         "trials",
         ["study_id", "number"],

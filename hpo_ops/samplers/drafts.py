@@ -1,0 +1,81 @@
+"""A trial that a sampler works on before it is written: at once and whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
+
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+
+DRAFT = -1
+"""The draft's id: the one that it will have is not known before it is written."""
+
+
+class Draft:
+    """Optuna's storage with one more running trial, which is in memory only.
+
+    Args:
+        storage: Where the study is.
+        number: The number that the trial will have.
+        attributes: What Optuna's trial has as system attributes.
+    """
+
+    def __init__(self, storage: BaseStorage, number: int, **attributes: Any) -> None:
+        self._storage = storage
+        self.trial = create_trial(state=TrialState.RUNNING, system_attrs=attributes)
+        self.trial.number = number
+        self.trial._trial_id = DRAFT
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def write(self, study_id: int) -> None:
+        """Adds the trial to its study, in one transaction."""
+        self._storage.create_new_trial(study_id, template_trial=self.trial)
+
+    # -- what samplers and Optuna's trial ask for --------------------------------------------
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        return self.trial if trial_id == DRAFT else self._storage.get_trial(trial_id)
+
+    def get_trial_system_attrs(self, trial_id: int) -> dict[str, Any]:
+        return self.get_trial(trial_id).system_attrs
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        written = self._storage.get_all_trials(study_id, deepcopy=deepcopy, states=states)
+        is_asked_for = states is None or TrialState.RUNNING in states
+        return [*written, self.trial] if is_asked_for else written
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        self._require_draft(trial_id)
+        self.trial.params[param_name] = distribution.to_external_repr(param_value_internal)
+        self.trial.distributions[param_name] = distribution
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        if trial_id == DRAFT:
+            self.trial.system_attrs[key] = value
+        else:
+            self._storage.set_trial_system_attr(trial_id, key, value)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._require_draft(trial_id)
+        self.trial.user_attrs[key] = value
+
+    def _require_draft(self, trial_id: int) -> None:
+        if trial_id != DRAFT:
+            raise ValueError(f"trial {trial_id} is not the one that is being asked for")
