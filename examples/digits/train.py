@@ -17,6 +17,8 @@ x = torch.tensor(digits.data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8).to(
 y = torch.tensor(digits.target).to(device)
 order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
 train, valid = order[360:], order[:360]
+if trial.folds:
+    train, valid = (torch.tensor(part) for part in trial.split(len(y)))
 
 width = int(params["width"])
 model = nn.Sequential(

@@ -109,9 +109,10 @@ def _read_files(
     return found
 
 
-def _shape(study: StudyConfig) -> tuple[Flow, int]:
+def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
     """What of a study its DAG's tasks depend on."""
-    return study.flow, count_rounds(study) if study.flow is Flow.ROUNDS else 0
+    rounds = count_rounds(study) if study.flow is Flow.ROUNDS else 0
+    return study.flow, rounds, study.is_retrained
 
 
 def rehearse() -> None:
@@ -153,9 +154,12 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
     is_rolling = study.flow is Flow.ROLLING
 
     def body(prepare: PrepareOperator) -> list[Any]:
-        if is_rolling:
-            return _add_rolling(prepare, study.runner, _most_started(study))
-        return _add_rounds(prepare, study)
+        ends = (
+            _add_rolling(prepare, study.runner, _most_started(study))
+            if is_rolling
+            else _add_rounds(prepare, study)
+        )
+        return _add_retraining(study, ends) if study.is_retrained else ends
 
     return _frame(
         study.name,
@@ -240,7 +244,7 @@ def count_rounds(study: StudyConfig) -> int:
     With decisions at the barrier only, a trial comes back for each rung that it passes. Where
     more is asked for when the study runs, the last rounds are larger.
     """
-    batches = math.ceil(study.trials / study.parallelism)
+    batches = math.ceil(study.goal.trials / study.parallelism)
     rungs = getattr(study.create_scheduler(), "rungs", ())
     if not study.reproducible or not rungs:
         return batches
@@ -261,7 +265,11 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         )
         trial = (
             _trial_operator(study.runner)
-            .partial(task_id="trial", map_index_template="{{ task.label }}")
+            .partial(
+                task_id="trial",
+                folds=study.fold_count,
+                map_index_template="{{ task.label }}",
+            )
             .expand_kwargs(sample.output)
         )
         collect = CollectOperator(
@@ -318,6 +326,22 @@ def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None
     )
     prepare >> [trial, early_stop]
     return [trial, early_stop]
+
+
+def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
+    """The best trial of a study with folds, trained on all data when its search is over."""
+    retrain = _trial_operator(study.runner)(
+        task_id="retrain",
+        is_retraining=True,
+        # A failed trial is no failure of its study, but a failed round is.
+        trigger_rule=(
+            TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
+            if study.flow is Flow.ROLLING
+            else TriggerRule.NONE_FAILED
+        ),
+    )
+    ends >> retrain
+    return [*ends, retrain]
 
 
 def _document(study: StudyConfig, problem: str | None) -> str:

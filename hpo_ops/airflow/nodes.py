@@ -39,7 +39,7 @@ def count_again(gateway: GatewayClient) -> dict[str, float]:
     """Tells the gateway what the pools of running studies have by now; returns what was found."""
     found: dict[str, float] = {}
     for study in gateway.ledger_part().studies:
-        if study.state != "running":
+        if study.state not in ("running", "retraining"):
             continue
         config = parse_study(gateway.config(study.id), source=study.key, is_entered=True)
         if config.pool in found or (capacity := capacity_of(config)) is None:

@@ -314,14 +314,24 @@ class PublishOperator(BaseOperator):
         else:
             events.extra = found
         self.log.info("best: trial %d with %s = %g", best.trial, progress.metric, best.value)
+        if best.folds:
+            self.log.info(
+                "its %d folds deviate by %g; the checkpoint is that of %s",
+                len(best.folds),
+                best.deviation or 0.0,
+                "the retraining on all data"
+                if best.is_retrained
+                else f"fold {(best.checkpoint_fold or 0) + 1}",
+            )
         self.log.info("best checkpoint: %s", uri)
         return result
 
     def _copy(self, checkpoints: Checkpoints, best: Best) -> str | None:
         """Copies the best checkpoint; one that belongs to another study may be gone by now."""
         step = best.checkpoint_step or 0
+        number = best.trial if best.checkpoint_trial is None else best.checkpoint_trial
         try:
-            return checkpoints.copy_to_best(best.trial, step, uri=best.checkpoint_uri)
+            return checkpoints.copy_to_best(number, step, uri=best.checkpoint_uri)
         except CorruptCheckpointError as error:
             if best.served is None:
                 raise

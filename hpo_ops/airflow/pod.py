@@ -131,7 +131,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def end(self, context: Context, study: StudyHandle, score: Score) -> None:
         if context["ti"].try_number > 1:
             try:
-                self._delete_ended(study)
+                self._delete_ended(study, score.trial)
             except ApiException as error:
                 self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
         TrialTask.end(self, context, study, score)
@@ -162,9 +162,9 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def _namespace_of(self, study: StudyHandle) -> str:
         return Pod(**study.pod).namespace or self.hook.get_namespace() or "default"
 
-    def _delete_ended(self, study: StudyHandle) -> None:
+    def _delete_ended(self, study: StudyHandle, number: int) -> None:
         """Deletes the pods of this trial that a try before this one did not live to delete."""
-        labels = trial_labels(study.name, study.run_id, self.number)
+        labels = trial_labels(study.name, study.run_id, number)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = self.client.list_namespaced_pod(
             self._namespace_of(study), label_selector=selector

@@ -85,8 +85,9 @@ class EarlyStopSensor(BaseSensorOperator):
         skipped: list[str | tuple[str, int]] = list(self.later_tasks)
         if self.trial_task is not None:
             progress = gateway.progress(study.id)
-            created = sum(progress.counts.values())
-            skipped += [(self.trial_task, n) for n in range(created, progress.mapped_trials)]
+            skipped += [
+                (self.trial_task, n) for n in range(progress.begun, progress.mapped_trials)
+            ]
         if skipped:
             context["ti"].xcom_push(key="return_value", value=verdict.to_dict())
             raise DownstreamTasksSkipped(tasks=skipped)

@@ -16,11 +16,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from hpo_ops.airflow.code import present_code
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.operators import open_checkpoints
+from hpo_ops.airflow.operators import entered_study, open_checkpoints
 from hpo_ops.airflow.triggers import TurnTrigger
 from hpo_ops.checkpoints import BadCodeError
 from hpo_ops.client import GatewayClient, Score, SegmentClient, StudyHandle, Turn, TurnKind
-from hpo_ops.core import TrialState
+from hpo_ops.core import Goal, TrialState
 from hpo_ops.protocol import Assignment, ParamValue, Provenance, Result
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 from hpo_ops.runners.origin import describe_code
@@ -41,6 +41,8 @@ class TrialTask(BaseOperator):
     Args:
         number: The trial.
         hyperparameters: Its parameters, where they are known before it starts.
+        folds: Folds of each trial, where they are known before it starts.
+        is_retraining: It is the trial that trains the best one on all data, whatever its number.
     """
 
     def __init__(
@@ -48,16 +50,23 @@ class TrialTask(BaseOperator):
         *,
         number: int = 0,
         hyperparameters: Mapping[str, ParamValue] | None = None,
+        folds: int = 1,
+        is_retraining: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.number = number
         self.hyperparameters = hyperparameters or {}
+        self.folds = folds
+        self.is_retraining = is_retraining
         self._score: Score | None = None
 
     @property
     def label(self) -> str:
-        """The trial in the grid: its number, its parameters and, once it is known, its value."""
+        """The trial in the grid: its number, its parameters and, once it is known, its value.
+
+        With folds it is such as ``3 fold 2/5: lr=0.01 → 0.93``.
+        """
         if not self.hyperparameters:
             return ""
         shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
@@ -65,15 +74,27 @@ class TrialTask(BaseOperator):
         result = "" if value is None else f" → {_short(value)}"
         if self._score and self._score.served:
             result += " (cache)"
-        return f"{self.number}: {shown}{result}".strip()
+        trial, fold = divmod(self.number, self.folds)
+        which = f"{trial} fold {fold + 1}/{self.folds}" if self.folds > 1 else str(trial)
+        return f"{which}: {shown}{result}".strip()
+
+    @property
+    def trial_name(self) -> str:
+        """What its lines in the log are about."""
+        if self.is_retraining:
+            return "the retraining"
+        return Goal(trials=0, folds=self.folds).name_of(self.number)
 
     def execute(self, context: Context) -> None:
         gateway = connect_gateway()
         run = self.dag_id, context["run_id"]
+        if self.is_retraining:
+            self._begin_retraining(gateway, context)
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
             turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
             study = known_study(turn)
+            self.folds = study.folds or 1
             if turn.kind is TurnKind.RUN:
                 self._announce(turn)
                 score = self.run_segment(gateway, study, turn, context)
@@ -82,11 +103,21 @@ class TrialTask(BaseOperator):
             elif turn.score is not None:
                 return self.end(context, study, turn.score)
             elif not turn.is_next or time.monotonic() >= give_up_at:
-                self.log.info("trial %d waits: %s", self.number, turn.reason)
+                self.log.info("%s waits: %s", self.trial_name, turn.reason)
                 self.defer(
                     trigger=TurnTrigger(study_id=study.id, trial=self.number),
                     method_name="resume",
                 )
+
+    def _begin_retraining(self, gateway: GatewayClient, context: Context) -> None:
+        study = entered_study(context)
+        if study is None:
+            raise AirflowSkipException("the study was never entered: nothing is retrained")
+        found = gateway.retrain(study.id)
+        if found.trial is None:
+            raise AirflowSkipException(f"nothing is retrained: {found.reason}")
+        self.number = found.trial
+        self.log.info("%s", found.reason)
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Goes on after a wait."""
@@ -111,8 +142,8 @@ class TrialTask(BaseOperator):
         self.hyperparameters = assignment.params
         units = assignment.resources.get("units", 1.0)
         self.log.info(
-            "trial %d runs from step %d to %s%s: %s",
-            self.number,
+            "%s runs from step %d to %s%s: %s",
+            self.trial_name,
             assignment.from_step,
             assignment.until_step or "its end",
             "" if units == 1 else f" on {units:g} units",
@@ -122,8 +153,8 @@ class TrialTask(BaseOperator):
     def announce_end(self, result: Result) -> None:
         """Says in the task's log how a segment ended."""
         self.log.info(
-            "trial %d segment %s at step %d: %s",
-            self.number,
+            "%s segment %s at step %d: %s",
+            self.trial_name,
             result.outcome,
             result.step,
             result.reason or "its end",
@@ -132,16 +163,19 @@ class TrialTask(BaseOperator):
     def end(self, context: Context, study: StudyHandle, score: Score) -> None:
         """Ends the task as its trial ended."""
         self._score = score
+        self.number = score.trial
+        self.folds = study.folds or 1
         self.hyperparameters = score.params
-        self.log.info("trial %d %s: %s", score.trial, score.state, score.reason)
+        self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
         # Neither a skipped nor a failed task pushes what it returns.
         context["ti"].xcom_push(key="return_value", value=score.to_dict())
         # It goes with the task's state, where it would be a request of its own.
-        context["ti"].rendered_map_index = self.label
+        if not self.is_retraining:
+            context["ti"].rendered_map_index = self.label
         if score.state is TrialState.PRUNED:
             raise AirflowSkipException(score.reason)
         if score.state is TrialState.FAILED:
-            raise AirflowFailException(f"trial {score.trial}: {score.reason}")
+            raise AirflowFailException(f"{self.trial_name}: {score.reason}")
 
 
 def assigned(turn: Turn) -> Assignment:

@@ -127,21 +127,8 @@ def _whole_study(
     if isinstance(data, dict) and isinstance(code := data.get("code"), str) and is_packed(code):
         data = {**data, "code": str(unpack(code))}
     study = parse_study(with_code_path(data, folder), source=source)
-    if study.runner != runner:
-        raise StudyError(source, [f"runner is {study.runner!r}, but must be {runner!r} here"])
-    if study.flow is Flow.ROUNDS:
-        raise StudyError(
-            source,
-            [
-                "flow is 'rounds', but must be 'rolling' here; "
-                "for rounds put a study file in dags/studies/"
-            ],
-        )
-    if study.parallelism > GENERIC_CEILING:
-        raise StudyError(
-            source,
-            [f"parallelism is {study.parallelism}, but must be {GENERIC_CEILING} or less here"],
-        )
+    if problem := _problem_here(study, runner):
+        raise StudyError(source, [problem])
     if study.code is None:
         return study
     code = (folder / study.code).resolve()
@@ -150,24 +137,44 @@ def _whole_study(
     return study.model_copy(update={"code": str(code)})
 
 
+def _problem_here(study: StudyConfig, runner: str) -> str | None:
+    """What of a study the generic DAG of a runner cannot do."""
+    if study.runner != runner:
+        return f"runner is {study.runner!r}, but must be {runner!r} here"
+    if study.flow is Flow.ROUNDS:
+        return (
+            "flow is 'rounds', but must be 'rolling' here; "
+            "for rounds put a study file in dags/studies/"
+        )
+    if study.is_retrained:
+        return (
+            "folds.retrain is True, but must be false here; "
+            "to retrain put a study file in dags/studies/"
+        )
+    if study.parallelism > GENERIC_CEILING:
+        return f"parallelism is {study.parallelism}, but must be {GENERIC_CEILING} or less here"
+    return None
+
+
 def most_trials() -> int:
     """Trials that a rolling study may have."""
     return int(airflow_conf.getint("core", "max_map_length"))
 
 
 def check_map_length(study: StudyConfig, *, source: str) -> None:
-    """A rolling study needs a task instance a trial.
+    """A rolling study needs a task instance a trial, or a fold.
 
     Raises:
         StudyError: Airflow does not map so many; says which setting to raise.
     """
     most = most_trials()
+    each = "" if study.folds is None else f" with {study.fold_count} folds each"
     if study.flow is Flow.ROLLING and study.mapped_trials > most:
         raise StudyError(
             source,
             [
-                f"trials is {study.mapped_trials}, but Airflow maps at most {most}: raise [core] "
-                "max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH), or use flow: rounds"
+                f"trials is {study.most_trials}{each}, but Airflow maps at most {most}: raise "
+                "[core] max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH), or use flow: rounds"
             ],
         )
 

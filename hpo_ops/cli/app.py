@@ -233,7 +233,7 @@ def stop(
     """Ends a study tidily: what runs saves and leaves, the best is published."""
     session = connect()
     progress = session.study(study, run_id)
-    if progress.state not in ("running", "paused"):
+    if progress.state not in ("running", "paused", "retraining"):
         raise CommandError(f"{study} does not run: it is {progress.state} ({progress.reason})")
     session.gateway.stop(progress.id, reason)
     out.print(f"{study} stops; follow it with: hpo status {study}")

@@ -95,17 +95,23 @@ class TaskLogs:
 class StoredLogs:
     """What one container of each trial's pods has printed, from the store."""
 
-    def __init__(self, logs: Logs, container: LogContainer, trial: int | None) -> None:
+    def __init__(
+        self, logs: Logs, container: LogContainer, trial: int | None, *, folds: int = 1
+    ) -> None:
         self._logs = logs
         self._container = container
         self._trial = trial
+        self._folds = folds
         self._read: dict[LogRef, int] = {}
         self._rest: dict[LogRef, bytes] = {}
 
     def new_lines(self, *, is_last: bool) -> Iterator[tuple[int, str]]:
-        for ref, count in self._logs.parts(self._trial).items():
+        wanted = self._trial if self._folds == 1 else None
+        for ref, count in self._logs.parts(wanted).items():
             start = self._read.get(ref, 0)
             if ref.container != self._container or start >= count:
+                continue
+            if self._trial not in (None, ref.trial // self._folds):
                 continue
             new = list(self._logs.read(ref, start=start))
             self._read[ref] = start + len(new)
@@ -113,10 +119,10 @@ class StoredLogs:
             if rest:  # a part may end in the middle of a line
                 self._rest[ref] = rest
             for line in lines:
-                yield ref.trial, line.decode(errors="replace")
+                yield ref.trial // self._folds, line.decode(errors="replace")
         if is_last:
             for ref, rest in self._rest.items():
-                yield ref.trial, rest.decode(errors="replace")
+                yield ref.trial // self._folds, rest.decode(errors="replace")
             self._rest.clear()
 
 
@@ -160,12 +166,12 @@ def _open(
         store = open_store(progress.store, session.address.store)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    return StoredLogs(Logs(store, progress.key), container, trial)
+    return StoredLogs(Logs(store, progress.key), container, trial, folds=progress.folds or 1)
 
 
 def _trial_number(instance: dict[str, Any]) -> int | None:
     """The trial of a task instance: its label in the grid starts with it."""
     label = instance.get("rendered_map_index") or ""
-    number = label.partition(":")[0]
+    number = label.partition(":")[0].partition(" fold ")[0]
     is_trial = instance["task_id"].rpartition(".")[2] == "trial"
     return int(number) if is_trial and number.isdecimal() else None

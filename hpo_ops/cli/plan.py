@@ -95,6 +95,8 @@ def plan(
     Ranges hold eight in ten draws of trials.
     """
     config = load_study(study)
+    if config.folds is not None:
+        raise CommandError(f"{study}: has folds, but only a study without folds can be planned")
     rate = parse_price(price)
     counts = parse_counts("--slots", slots) if slots else _usual_slots(config)
     given = None if like is None else read_traces(like, seed=seed)

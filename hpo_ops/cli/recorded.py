@@ -46,6 +46,8 @@ def record(name: str, run_id: str | None, session: Session | None = None) -> Tra
     session = session or connect()
     progress = session.study(name, run_id)
     gateway = session.gateway
+    if progress.folds:
+        raise CommandError(f"{name} has folds, but only studies without folds can be recorded")
     try:
         return record_study(
             progress,

@@ -58,6 +58,8 @@ def reproduce(
     """
     session = connect()
     progress = session.study(study, run_id)
+    if progress.folds:
+        raise CommandError(f"{study} has folds, but only trials without folds can be reproduced")
     before = find_trial(session, progress, trial)
     curve = session.gateway.curve(progress.id, trial)
     if not curve:

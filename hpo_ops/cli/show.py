@@ -40,6 +40,16 @@ def params_text(params: dict[str, object]) -> str:
     )
 
 
+def with_deviation(value: float, deviation: float | None, digits: int = 4) -> str:
+    """A value, and how much its folds deviate where it has several.
+
+    >>> with_deviation(0.73, 0.01), with_deviation(0.73, None)
+    ('0.73 ± 0.01', '0.73')
+    """
+    text = f"{value:.{digits}g}"
+    return text if deviation is None else f"{text} ± {deviation:.2g}"
+
+
 def progress_line(progress: Progress) -> str:
     """A study on one line: done, running, pruned, failed, best so far."""
     counts = progress.counts
@@ -56,9 +66,12 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{counts['failed']} failed")
     if progress.served:
         parts.append(f"{progress.served} from the cache")
+    if progress.state == "retraining":
+        parts.append("the best is trained on all data")
     if progress.best:
         best = progress.best
-        parts.append(f"best {progress.metric} {best.value:.4g} (trial {best.trial})")
+        value = with_deviation(best.value, best.deviation)
+        parts.append(f"best {progress.metric} {value} (trial {best.trial})")
     return f"{progress.name}  " + " · ".join(parts)
 
 
@@ -76,23 +89,28 @@ def studies_table(studies: Sequence[Progress]) -> Table:
             study.state,
             f"{done}/{study.trials}",
             str(counts["failed"]),
-            f"{study.best.value:.5g}" if study.best else "",
+            with_deviation(study.best.value, study.best.deviation, 5) if study.best else "",
             duration(study.seconds),
         )
     return table
 
 
 def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
-    """Trials, by number."""
+    """Trials, by number; with folds, how many of them have been trained."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Trial", "State", "Step", metric, "Time", "Segments", "Parameters", "Why"):
+    has_folds = any(trial.folds for trial in trials)
+    folds = ("Folds",) if has_folds else ()
+    columns = ("Trial", "State", "Step", metric, *folds, "Time", "Segments", "Parameters", "Why")
+    for column in columns:
         table.add_column(column, overflow="fold")
     for trial in trials:
+        done = sum(fold.state == "completed" for fold in trial.folds)
         table.add_row(
             str(trial.trial),
             Text(trial.state, style=_STYLES.get(trial.state, "")),
             str(trial.step),
-            "" if trial.value is None else f"{trial.value:.5g}",
+            "" if trial.value is None else with_deviation(trial.value, trial.deviation, 5),
+            *([str(done)] if has_folds else []),
             duration(trial.seconds),
             str(trial.segments),
             params_text(dict(trial.params)),
@@ -122,10 +140,18 @@ def front_table(trials: Sequence[TrialSummary]) -> Table:
 
 def best_lines(best: Best, metric: str) -> list[str]:
     """The best trial and where its checkpoint is."""
+    value = with_deviation(best.value, best.deviation, 6)
     lines = [
-        f"Best trial:  {best.trial} with {metric} {best.value:.6g} at step {best.step}",
+        f"Best trial:  {best.trial} with {metric} {value} at step {best.step}",
         f"Parameters:  {params_text(dict(best.params))}",
     ]
+    if best.folds:
+        lines.append(f"Folds:       {' '.join(f'{fold:.5g}' for fold in best.folds)}")
     if best.checkpoint_uri:
-        lines.append(f"Checkpoint:  {best.checkpoint_uri} (step {best.checkpoint_step})")
+        of = ""
+        if best.checkpoint_fold is not None:
+            of = f" of fold {best.checkpoint_fold + 1}"
+        if best.is_retrained:
+            of = ", trained on all data"
+        lines.append(f"Checkpoint:  {best.checkpoint_uri} (step {best.checkpoint_step}{of})")
     return lines

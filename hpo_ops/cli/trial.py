@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -10,9 +10,9 @@ from rich.table import Table
 
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.session import Session, connect
-from hpo_ops.cli.show import params_text
+from hpo_ops.cli.show import params_text, with_deviation
 from hpo_ops.cli.terminal import Json, Run, StudyName, out, print_json
-from hpo_ops.client import Progress, TrialDetail
+from hpo_ops.client import FoldSummary, Progress, TrialDetail
 from hpo_ops.protocol import Provenance
 
 EPILOG = "Examples: hpo show digits 3 · hpo show digits 3 --json | jq .segments[].provenance"
@@ -29,6 +29,8 @@ def show(study: StudyName, trial: TrialNumber, run_id: Run = None, as_json: Json
         return
     for name, value in trial_lines(detail, progress.metric):
         out.print(f"{name + ':':<13}{value}", soft_wrap=True, markup=False)
+    if detail.summary.folds:
+        out.print(folds_table(detail.summary.folds, progress.metric))
     out.print(segments_table(detail))
 
 
@@ -47,7 +49,9 @@ def find_trial(session: Session, progress: Progress, number: int) -> TrialDetail
 def trial_lines(detail: TrialDetail, metric: str) -> Iterator[tuple[str, str]]:
     """What there is to say about a trial, but for its segments."""
     summary = detail.summary
-    value = "no value yet" if summary.value is None else f"{metric} {summary.value:.6g}"
+    value = "no value yet"
+    if summary.value is not None:
+        value = f"{metric} {with_deviation(summary.value, summary.deviation, 6)}"
     yield "Trial", f"{summary.trial}, {summary.state}: {summary.reason or 'goes on'}"
     yield "Score", f"{value} after {summary.step} steps"
     yield "Parameters", params_text(dict(summary.params))
@@ -76,14 +80,35 @@ def provenance_lines(found: Provenance) -> Iterator[tuple[str, str]]:
         yield "Resources", params_text(found.resources)
 
 
-def segments_table(detail: TrialDetail) -> Table:
-    """The segments of a trial, oldest first."""
+def folds_table(folds: Sequence[FoldSummary], metric: str) -> Table:
+    """The folds of a trial, each with its value at the trial's best step."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Segment", "Runner", "From", "Until", "Step", "Outcome", "Code", "Why"):
+    for column in ("Fold", "Number", "State", "Step", metric, "Why"):
+        table.add_column(column, overflow="fold")
+    for fold in folds:
+        table.add_row(
+            f"{fold.fold + 1}/{len(folds)}",
+            str(fold.number),
+            fold.state,
+            str(fold.step),
+            "" if fold.value is None else f"{fold.value:.5g}",
+            fold.reason,
+        )
+    return table
+
+
+def segments_table(detail: TrialDetail) -> Table:
+    """The segments of a trial, oldest first; with folds, which one each is of."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    names = {fold.number: str(fold.fold + 1) for fold in detail.summary.folds}
+    which = ("Fold",) if names else ()
+    columns = ("Segment", *which, "Runner", "From", "Until", "Step", "Outcome", "Code", "Why")
+    for column in columns:
         table.add_column(column, overflow="fold")
     for segment in detail.segments:
         table.add_row(
             segment.id[:8],
+            *([names.get(segment.trial, "")] if names else []),
             segment.runner,
             str(segment.from_step),
             str(segment.until_step or ""),

@@ -7,12 +7,12 @@ from hpo_ops.client.jobs import JobStatus
 from hpo_ops.client.messages import (
     Best,
     Ending,
+    FoldSummary,
     Group,
     PoolSummary,
     Progress,
-    ReportPage,
+    Retraining,
     Score,
-    SegmentSummary,
     Served,
     StudyHandle,
     StudyRequest,
@@ -23,6 +23,7 @@ from hpo_ops.client.messages import (
     VerdictKind,
     Waiting,
 )
+from hpo_ops.client.recording import ReportPage, SegmentSummary
 from hpo_ops.client.segment import (
     GatewayRefusedError,
     GatewayUnreachableError,
@@ -33,6 +34,7 @@ __all__ = [
     "Best",
     "Ending",
     "Experiment",
+    "FoldSummary",
     "GatewayClient",
     "GatewayRefusedError",
     "GatewayUnreachableError",
@@ -42,6 +44,7 @@ __all__ = [
     "Progress",
     "Repeat",
     "ReportPage",
+    "Retraining",
     "Score",
     "SegmentClient",
     "SegmentDetail",

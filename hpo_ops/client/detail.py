@@ -11,7 +11,11 @@ from hpo_ops.protocol import Message, Provenance
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentDetail(Message):
-    """One run of a trial in one container, and what it was trained with."""
+    """One run of a trial in one container, and what it was trained with.
+
+    Attributes:
+        trial: The trial's number; with folds, that of the fold.
+    """
 
     id: str
     runner: str
@@ -20,6 +24,7 @@ class SegmentDetail(Message):
     step: int | None = None
     outcome: str | None = None
     reason: str = ""
+    trial: int = 0
     provenance: Provenance = field(default_factory=Provenance)
 
     @classmethod

@@ -20,15 +20,15 @@ from hpo_ops.client.messages import (
     Group,
     PoolSummary,
     Progress,
-    ReportPage,
+    Retraining,
     Score,
-    SegmentSummary,
     StudyHandle,
     StudyRequest,
     TrialSummary,
     Turn,
     Verdict,
 )
+from hpo_ops.client.recording import ReportPage, SegmentSummary
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.core.reconcile import LedgerPart
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
@@ -204,6 +204,9 @@ class GatewayClient:
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
         return lost
+
+    def retrain(self, study_id: int) -> Retraining:
+        return Retraining.from_dict(self.request("POST", f"/studies/{study_id}/retraining"))
 
     def keep_alive(self, segments: Sequence[str]) -> list[str]:
         over: list[str] = self.request("POST", "/alive", list(segments))

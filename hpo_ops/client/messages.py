@@ -42,6 +42,7 @@ class StudyHandle(Message):
         archive: Name of its packed code in the store, where its trials are pods.
         packages: What pip installs for the code, as its arguments.
         code_hash: What its code was when it began.
+        folds: Folds of each trial, where it has folds.
     """
 
     id: int
@@ -60,6 +61,7 @@ class StudyHandle(Message):
     env: dict[str, str] = field(default_factory=dict)
     criterion: str | None = None
     finalizers: list[str] = field(default_factory=list)
+    folds: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -235,8 +237,24 @@ class Verdict(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retraining(Message):
+    """The trial that trains the best one on all data; None and why where there is nothing to."""
+
+    trial: int | None = None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Best(Message):
-    """The best trial of a study and its best checkpoint."""
+    """The best trial of a study and its best checkpoint.
+
+    Attributes:
+        deviation: Sample deviation of the folds' values, where there are folds.
+        folds: The value of each fold at the step; their mean is the value.
+        checkpoint_trial: The number under which the checkpoint is kept, if not the trial's.
+        checkpoint_fold: The fold whose checkpoint it is.
+        is_retrained: The checkpoint was trained on all data instead.
+    """
 
     trial: int
     value: float
@@ -246,6 +264,11 @@ class Best(Message):
     checkpoint_step: int | None = None
     checkpoint_value: float | None = None
     served: Served | None = None
+    deviation: float | None = None
+    folds: list[float] = field(default_factory=list)
+    checkpoint_trial: int | None = None
+    checkpoint_fold: int | None = None
+    is_retrained: bool = False
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
@@ -260,6 +283,9 @@ class Progress(Message):
         runner: Where its trials run.
         store: Where its checkpoints are, and the logs of its pods.
         served: Trials that the score cache has served, whole or in part.
+        folds: Folds of each trial, where it has folds.
+        begun: Task instances of trials that there have been: with folds, one for each.
+        retraining: Number of the trial that trains the best one on all data.
     """
 
     id: int
@@ -279,6 +305,9 @@ class Progress(Message):
     store: str = ""
     best: Best | None = None
     served: int = 0
+    folds: int | None = None
+    begun: int = 0
+    retraining: int | None = None
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
@@ -289,8 +318,34 @@ class Progress(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FoldSummary(Message):
+    """A fold of a trial.
+
+    Attributes:
+        fold: Which one, 0 and up.
+        number: Its own number, which its task and its checkpoints have.
+        value: Its value at the trial's best step; the best so far where it has not ended.
+    """
+
+    fold: int
+    number: int
+    state: TrialState
+    reason: str
+    step: int
+    value: float | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", TrialState(self.state))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialSummary(Message):
-    """A line of the list of trials."""
+    """A line of the list of trials.
+
+    Attributes:
+        deviation: Sample deviation of the folds that have ended; the value is their mean.
+        folds: Its folds, where it has folds.
+    """
 
     trial: int
     state: TrialState
@@ -304,34 +359,17 @@ class TrialSummary(Message):
     metrics: Metrics = field(default_factory=dict)
     is_feasible: bool = True
     served: Served | None = None
+    deviation: float | None = None
+    folds: list[FoldSummary] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", TrialState(self.state))
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        return super().from_dict(_with_served(data))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportPage(Message):
-    """Reports of a study in the order in which they came, a column each; empty at the end.
-
-    Attributes:
-        ids: Ids that rise; the last one is where the next page goes on.
-        trials: Whose report it is.
-        steps: After which step.
-        values: The study's first metric.
-        seconds: Training time since the report before.
-        times: Seconds since the study started.
-    """
-
-    ids: list[int] = field(default_factory=list)
-    trials: list[int] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+        values = _with_served(data)
+        values["folds"] = [FoldSummary.from_dict(item) for item in values.get("folds", [])]
+        return super().from_dict(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,17 +386,3 @@ class PoolSummary(Message):
     capacity: float | None
     is_fixed: bool
     held: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class SegmentSummary(Message):
-    """One run of a trial in one container; times are seconds since the study started."""
-
-    trial: int
-    start: float
-    from_step: int
-    end: float | None = None
-    step: int | None = None
-    outcome: str | None = None
-    reason: str = ""
-    units: float = 1.0

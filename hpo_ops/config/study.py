@@ -20,7 +20,9 @@ from pydantic import (
 from hpo_ops.allocators import create_allocator
 from hpo_ops.config.changes import CHANGEABLE, OVERRIDABLE, with_changes
 from hpo_ops.config.errors import StudyError, explain
+from hpo_ops.config.folds import FoldsField, check_folds
 from hpo_ops.config.forecasts import check_curves
+from hpo_ops.config.metrics import check_metrics
 from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
 from hpo_ops.config.sections import (
@@ -43,7 +45,7 @@ from hpo_ops.config.units import Duration
 from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.experiment import repeat_seed
 from hpo_ops.core.space import Space, dump_parameter
-from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS, check_sampler, is_algorithm
+from hpo_ops.samplers import check_sampler, is_algorithm
 from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
 
 MAX_TRIALS = 100_000
@@ -101,10 +103,12 @@ class StudyConfig(Model):
     """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
     allocator: SharingField | None = None
     """How much each trial gets; one unit each if not given."""
+    folds: FoldsField | None = None
+    """Cross-validation: a number of folds, or a mapping with count, prune and retrain."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
     """Trials in all."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
-    """Trials at the same time."""
+    """Trials at the same time; with folds, folds at the same time."""
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
     """How far the parallelism may be raised later; by default twice as far, rolling not at all."""
     max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
@@ -197,30 +201,14 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_allocator(self) -> Self:
+    def _check_shares(self) -> Self:
         check_allocator(self)
+        check_folds(self, most=MAX_TRIALS)
         return self
 
     @model_validator(mode="after")
     def _check_metrics(self) -> Self:
-        if (self.metric is None) == (not self.metrics):
-            raise ValueError("metric is missing, but is required (or metrics, but not both)")
-        names = [metric.name for metric in self.objectives]
-        if len(set(names)) < len(names):
-            raise ValueError(f"metrics has the names {names}, but each must be there once")
-        if len(names) > 1:
-            if self.scheduler.name != "default":
-                raise ValueError(
-                    f"scheduler is {self.scheduler.name!r}, but must be 'default' with several "
-                    "metrics, since others judge by one number"
-                )
-            if self.sampler.name in SAMPLERS and self.sampler.name not in MULTI_OBJECTIVE:
-                raise ValueError(
-                    f"sampler is {self.sampler.name!r}, but must be one of "
-                    f"{', '.join(sorted(MULTI_OBJECTIVE))} with several metrics"
-                )
-            if any(metric.target is not None for metric in self.objectives):
-                raise ValueError("metrics has a target, but several metrics stop by stop.when")
+        check_metrics(self)
         return self
 
     @model_validator(mode="after")
@@ -313,7 +301,8 @@ class StudyConfig(Model):
         """What policies may know of the study."""
         return Goal(
             direction=self.objective.direction,
-            trials=self.trials,
+            trials=self.trials * self.fold_count,
+            folds=self.fold_count,
             target=self.objective.target,
             deadline_seconds=self.budget.wall,
             at_barrier=self.reproducible,
@@ -330,9 +319,24 @@ class StudyConfig(Model):
         return self.objectives[0]
 
     @property
-    def mapped_trials(self) -> int:
-        """Task instances that a rolling study's DAG run has."""
+    def fold_count(self) -> int:
+        """Folds that each trial is trained in; 1 without folds."""
+        return 1 if self.folds is None else self.folds.count
+
+    @property
+    def is_retrained(self) -> bool:
+        """Whether the best trial is trained on all data in the end."""
+        return self.folds is not None and self.folds.retrain
+
+    @property
+    def most_trials(self) -> int:
+        """Trials that the study may come to have."""
         return max(self.trials, self.max_trials or 0)
+
+    @property
+    def mapped_trials(self) -> int:
+        """Task instances of trials that a rolling study's DAG run has."""
+        return self.most_trials * self.fold_count
 
     @property
     def ceiling(self) -> int:
@@ -359,7 +363,7 @@ class StudyConfig(Model):
         data = with_changes(self.to_dict(), changes, keys=keys, source=source)
         data["max_parallelism"] = self.ceiling
         if is_running and self.flow is Flow.ROLLING:
-            data["max_trials"] = self.mapped_trials
+            data["max_trials"] = self.most_trials
         try:
             return StudyConfig.model_validate(data, context=ENTERED)
         except ValidationError as error:

@@ -40,14 +40,14 @@ def seed_of_params(seed: int, params: str) -> int:
     return derive_seed(seed, "params", params)
 
 
-def cache_key(*, made_of: Mapping[str, object], params: str, seed: int, fold: int = 0) -> str:
+def cache_key(*, made_of: Mapping[str, object], params: str, seed: int, fold: str = "") -> str:
     """The name under which the reports of a trial are found again, for any number of steps.
 
     Args:
         made_of: What trains and what it trains on: code, image, command, data.
         params: Canonical parameters.
         seed: The trial's seed.
-        fold: The cross-validation fold.
+        fold: Names the part of the data, where a study has folds.
     """
     whole = {"made_of": made_of, "params": params, "seed": seed, "fold": fold}
     return hashlib.sha256(_text(whole).encode()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Protocol, TypeVar, cast
@@ -36,10 +36,11 @@ class Goal:
 
     Attributes:
         direction: Which way the metric is better.
-        trials: Most trials to start.
+        trials: Most trials to start; with folds each fold counts.
         target: Value of the metric that ends the study.
         deadline_seconds: Study time after which nothing runs.
         at_barrier: Decisions are made between rounds only: a seed gives the same study twice.
+        folds: Folds that each trial is trained in; 1 without folds.
     """
 
     direction: Direction = Direction.MAXIMIZE
@@ -47,6 +48,20 @@ class Goal:
     target: float | None = None
     deadline_seconds: float | None = None
     at_barrier: bool = False
+    folds: int = 1
+
+    def by_trial(self) -> Goal:
+        """The goal as people state it, in whole trials."""
+        return replace(self, trials=self.trials // self.folds, folds=1)
+
+    def name_of(self, number: int) -> str:
+        """How people call the trial of a number.
+
+        >>> Goal(trials=4).name_of(3), Goal(trials=20, folds=5).name_of(16)
+        ('trial 3', 'fold 2 of trial 3')
+        """
+        trial, fold = divmod(number, self.folds)
+        return f"fold {fold + 1} of trial {trial}" if self.folds > 1 else f"trial {trial}"
 
     @property
     def target_score(self) -> float | None:
@@ -104,8 +119,15 @@ class Study:
 
     @property
     def unstarted(self) -> int:
-        """Trials that may still be created."""
-        return max(self.goal.trials - len(self.trials), 0)
+        """Trials that may still be created; one that has begun gets all of its folds."""
+        begun = -(-len(self.trials) // self.goal.folds) * self.goal.folds
+        return max(self.goal.trials, begun) - len(self.trials)
+
+    def name_of(self, number: int) -> str:
+        """How people call the trial of a number."""
+        if self.trials[number].is_retraining:
+            return "the retraining"
+        return self.goal.name_of(number)
 
     def ranking_at(self, step: int) -> Ranking:
         """The scores that trials first reported at or after a step.

@@ -81,6 +81,8 @@ class Trial:
     forecast: Forecast | None = None
     priority: float | None = None
     """Trials that wait go on in the order of their labels, greatest first, then those without."""
+    is_retraining: bool = False
+    """It trains the best trial of a study with folds once more, on all data."""
 
     @property
     def step(self) -> int:

@@ -35,8 +35,16 @@ MOST_SOURCES = 8
 OUTCOMES = {Action.STOP: Outcome.STOPPED, Action.PAUSE: Outcome.PAUSED}
 
 
-def identity(record: StudyRecord, params: Mapping[str, ParamValue]) -> dict[str, Any]:
-    """The seed and the cache key of a trial with these parameters, where they depend on them."""
+def identity(
+    record: StudyRecord, params: Mapping[str, ParamValue], *, fold: int | None = None
+) -> dict[str, Any]:
+    """The seed and the cache key of a trial with these parameters, where they depend on them.
+
+    Args:
+        record: The study.
+        params: The parameters.
+        fold: The fold, in a study with folds; None trains on all data there.
+    """
     config = record.config
     same = canonical_params(config.space, params)
     seed = config.trial_seed
@@ -53,7 +61,9 @@ def identity(record: StudyRecord, params: Mapping[str, ParamValue]) -> dict[str,
         "deterministic": config.deterministic,
         "data": here if config.data.version is None else {"version": config.data.version},
     }
-    return {"seed": seed, "cache_key": cache_key(made_of=made_of, params=same, seed=seed)}
+    part = "" if config.folds is None else f"{'all' if fold is None else fold}/{config.fold_count}"
+    key = cache_key(made_of=made_of, params=same, seed=seed, fold=part)
+    return {"seed": seed, "cache_key": key}
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,17 @@ def trial_detail(ledger: Ledger, record: StudyRecord, number: int) -> TrialDetai
     found = [item for item in trial_summaries(ledger, record) if item.trial == number]
     if not found:
         raise LookupError(f"study {record.key} has no trial {number}")
+    numbers = [fold.number for fold in found[0].folds] or [number]
     columns = (item.name for item in SegmentDetail.__dataclass_fields__.values())
     with ledger.engine.connect() as connection:
         seed = connection.execute(
-            select(trials.c.seed).where(trials.c.study_id == record.id, trials.c.number == number)
+            select(trials.c.seed).where(
+                trials.c.study_id == record.id, trials.c.number == numbers[0]
+            )
         ).scalar_one()
         rows = connection.execute(
             select(*(segments.c[name] for name in columns))
-            .where(segments.c.study_id == record.id, segments.c.trial == number)
+            .where(segments.c.study_id == record.id, segments.c.trial.in_(numbers))
             .order_by(segments.c.at, segments.c.id)
         ).all()
     return TrialDetail(

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from sqlalchemy import select
 
 from hpo_ops.client.experiments import Experiment, Repeat
+from hpo_ops.core import TrialState
 from hpo_ops.core.experiment import best_so_far
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.routes import Readable, Service
@@ -31,14 +32,7 @@ def experiment_of(ledger: Ledger, record: StudyRecord) -> Experiment:
 
 
 def _repeat(ledger: Ledger, record: StudyRecord) -> Repeat:
-    query = (
-        select(trials.c.value, reading.is_feasible().label("is_feasible"))
-        .where(trials.c.study_id == record.id, trials.c.ended_at.is_not(None))
-        .order_by(trials.c.ended_at, trials.c.number)
-    )
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(query).all()
-    values = [row.value if row.is_feasible else None for row in rows]
+    values = _values(ledger, record)
     best = reading.best(ledger, record)
     return Repeat(
         number=record.repeat,
@@ -49,6 +43,26 @@ def _repeat(ledger: Ledger, record: StudyRecord) -> Repeat:
         best=best.value if best else None,
         curve=list(best_so_far(values, record.config.objective.direction)),
     )
+
+
+def _values(ledger: Ledger, record: StudyRecord) -> list[float | None]:
+    """The values of the trials that have ended, in that order; None where one does not count."""
+    if record.config.folds is not None:
+        ended = [
+            item for item in reading.trial_summaries(ledger, record) if item.state.is_finished
+        ]
+        return [
+            item.value if item.is_feasible and item.state is TrialState.COMPLETED else None
+            for item in ended
+        ]
+    query = (
+        select(trials.c.value, reading.is_feasible().label("is_feasible"))
+        .where(trials.c.study_id == record.id, trials.c.ended_at.is_not(None))
+        .order_by(trials.c.ended_at, trials.c.number)
+    )
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(query).all()
+    return [row.value if row.is_feasible else None for row in rows]
 
 
 @experiments.get("/studies/{study_id}/experiment")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpo_ops.config import StudyConfig
 from hpo_ops.config.start import fit_enqueued
-from hpo_ops.core import TrialState
-from hpo_ops.gateway import cache, rules
+from hpo_ops.gateway import cache, endings, rules
 from hpo_ops.ledger import Ledger, StudyRecord, StudySession
 from hpo_ops.protocol import ParamValue
 from hpo_ops.samplers.search import Search
@@ -44,16 +43,20 @@ class Proposals:
 
         Before that, Optuna is told of every finished trial that it has not heard of, by number.
         A trial is reserved in the ledger before Optuna is asked: what was cut short is found
-        again, and asked and told again with the same answer.
+        again, and asked and told again with the same answer. So the folds of a trial, each of
+        which asks for it, have the same parameters.
         """
         with self.ledger.asking(study_id) as asking:
-            record, untold, rows = asking.record, asking.untold(), asking.unasked(numbers)
+            record, ended, rows = asking.record, endings.untold(asking), asking.unasked(numbers)
             search = self.search(record)
-            for row, curve in untold:
-                _tell(search, record, row, curve)
-            asked = {number: search.ask(number, wanted=row.wanted) for number, row in rows.items()}
+            for ending in ended:
+                ending.tell(search)
+            asked = {
+                number: search.ask(number // record.config.fold_count, wanted=row.wanted)
+                for number, row in rows.items()
+            }
             with self.ledger.study(study_id) as session:
-                session.mark_told([row.number for row, _ in untold])
+                session.mark_told([number for ending in ended for number in ending.numbers])
                 for number, params in asked.items():
                     session.propose(number, params, **_identity(record, rows[number], params))
                     rules.refuse_if_impossible(session, number)
@@ -98,27 +101,5 @@ def _identity(
     record: StudyRecord, row: Row[Any], params: Mapping[str, ParamValue]
 ) -> dict[str, Any]:
     """The seed and cache key of a trial; a copy's reports depend on its parent, so it has none."""
-    known = cache.identity(record, params)
+    known = cache.identity(record, params, fold=row.number % record.config.fold_count)
     return known if row.parent is None else {**known, "cache_key": None}
-
-
-def _tell(
-    search: Search, record: StudyRecord, row: Row[Any], curve: Sequence[tuple[int, float]]
-) -> None:
-    if row.params is None:
-        return
-    state = TrialState(row.state)
-    values = _values(record, row)
-    if state is TrialState.COMPLETED and values is None:
-        state = TrialState.FAILED
-    search.tell(row.number, state, values=values, curve=curve, violations=row.violations or ())
-
-
-def _values(record: StudyRecord, row: Row[Any]) -> list[float] | None:
-    """A trial's values: the best of one metric, the last of several (they belong together)."""
-    if row.value is None:
-        return None
-    objectives = record.config.objectives
-    if len(objectives) == 1:
-        return [row.value]
-    return [row.metrics[metric.name] for metric in objectives]

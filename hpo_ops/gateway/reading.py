@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
 from hpo_ops.client import Best, Progress, Served, TrialSummary
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.pareto import pareto_front
+from hpo_ops.gateway.folded import Folded
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.schema import (
     checkpoints,
@@ -36,28 +38,23 @@ from hpo_ops.ledger.schema import (
 
 def progress(ledger: Ledger, record: StudyRecord) -> Progress:
     """How a study stands."""
+    folds = record.config.folds
     with ledger.engine.connect() as connection:
-        has_segment = exists().where(
-            segments.c.study_id == trials.c.study_id,
-            segments.c.trial == trials.c.number,
-            segments.c.outcome.is_(None),
-        )
-        # A trial that has a place but no container yet waits.
-        is_waiting = and_(trials.c.state == TrialState.RUNNING.value, not_(has_segment))
-        shown = case((is_waiting, TrialState.WAITING.value), else_=trials.c.state).label("shown")
-        rows = connection.execute(
-            select(shown, func.count()).where(trials.c.study_id == record.id).group_by(shown)
-        ).all()
+        whole = None if folds is None else read_folded(connection, record)
+        begun = _counts(connection, record)
+        # Folds of one trial that were served are one trial that was.
+        number = trials.c.number // record.config.fold_count
         served = connection.execute(
-            select(func.count(trials.c.served)).where(trials.c.study_id == record.id)
+            select(func.count(number.distinct())).where(
+                trials.c.study_id == record.id, trials.c.served.is_not(None)
+            )
         ).scalar_one()
         seconds = connection.execute(
             select(
                 func.extract("epoch", func.coalesce(studies.c.ended_at, func.now()) - studies.c.at)
             ).where(studies.c.id == record.id)
         ).scalar_one()
-    counts: dict[str, int] = {state.value: 0 for state in TrialState}
-    counts.update({state: count for state, count in rows})
+    counts = begun if whole is None else Counter(trial.state.value for trial in whole.trials)
     return Progress(
         id=record.id,
         name=record.name,
@@ -70,19 +67,45 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         direction=record.config.objective.direction.value,
         trials=record.config.trials,
         mapped_trials=record.config.mapped_trials,
-        counts=counts,
+        counts={state.value: counts.get(state.value, 0) for state in TrialState},
         seconds=float(seconds),
         runner=record.config.runner,
         store=record.config.checkpoints.store or "",
-        best=best(ledger, record),
+        best=best(ledger, record) if whole is None else whole.best,
         served=served,
+        folds=None if folds is None else folds.count,
+        begun=sum(begun.values()),
+        retraining=record.retraining,
     )
+
+
+def _counts(connection: Connection, record: StudyRecord) -> dict[str, int]:
+    """How many trials are in which state; each fold is one here."""
+    has_segment = exists().where(
+        segments.c.study_id == trials.c.study_id,
+        segments.c.trial == trials.c.number,
+        segments.c.outcome.is_(None),
+    )
+    # A trial that has a place but no container yet waits.
+    is_waiting = and_(trials.c.state == TrialState.RUNNING.value, not_(has_segment))
+    shown = case((is_waiting, TrialState.WAITING.value), else_=trials.c.state).label("shown")
+    rows = connection.execute(
+        select(shown, func.count()).where(trials.c.study_id == record.id).group_by(shown)
+    )
+    return {state: count for state, count in rows}
+
+
+def read_folded(connection: Connection, record: StudyRecord) -> Folded:
+    """A study with folds."""
+    return Folded.read(connection, record, _parts(connection, record))
 
 
 def best(ledger: Ledger, record: StudyRecord) -> Best | None:
     """The trial with the best value, and the best of its checkpoints."""
     maximize = record.config.objective.direction is Direction.MAXIMIZE
     with ledger.engine.connect() as connection:
+        if record.config.folds is not None:
+            return read_folded(connection, record).best
         order = trials.c.value.desc() if maximize else trials.c.value.asc()
         row = connection.execute(
             select(trials)
@@ -157,6 +180,9 @@ def kept_checkpoints(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int
 
 def kept(connection: Connection, record: StudyRecord) -> list[tuple[int, int]]:
     """The checkpoints to keep, as a transaction sees them."""
+    if record.config.folds is not None:
+        folded = read_folded(connection, record).kept()
+        return sorted({(_owner(record, *saved), saved.step) for saved in folded})
     maximize = record.config.objective.direction is Direction.MAXIMIZE
     best_first = reports.c.value.desc() if maximize else reports.c.value.asc()
     saved = (
@@ -204,6 +230,14 @@ def _owner(record: StudyRecord, trial: int, step: int, uri: str) -> int:
 
 def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
     """The study's trials, by number."""
+    with ledger.engine.connect() as connection:
+        if record.config.folds is not None:
+            return read_folded(connection, record).trials
+        return _parts(connection, record)
+
+
+def _parts(connection: Connection, record: StudyRecord) -> list[TrialSummary]:
+    """What the ledger has as trials, by number; each fold is one here."""
     runs = (
         select(
             segments.c.trial,
@@ -218,13 +252,12 @@ def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
         .group_by(segments.c.trial)
         .subquery()
     )
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(
-            select(trials, runs.c.segments, runs.c.seconds)
-            .join(runs, runs.c.trial == trials.c.number, isouter=True)
-            .where(trials.c.study_id == record.id)
-            .order_by(trials.c.number)
-        ).all()
+    rows = connection.execute(
+        select(trials, runs.c.segments, runs.c.seconds)
+        .join(runs, runs.c.trial == trials.c.number, isouter=True)
+        .where(trials.c.study_id == record.id)
+        .order_by(trials.c.number)
+    ).all()
     return [
         TrialSummary(
             trial=row.number,
@@ -245,8 +278,10 @@ def trial_summaries(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
 
 
 def curve(ledger: Ledger, record: StudyRecord, trial: int) -> list[dict[str, Any]]:
-    """The reports of a trial, by step."""
+    """The reports of a trial, by step; with folds, their mean."""
     with ledger.engine.connect() as connection:
+        if record.config.folds is not None:
+            return read_folded(connection, record).curve(trial)
         rows = connection.execute(
             select(reports.c.step, reports.c.metrics, reports.c.seconds)
             .where(reports.c.study_id == record.id, reports.c.trial == trial)
@@ -256,11 +291,12 @@ def curve(ledger: Ledger, record: StudyRecord, trial: int) -> list[dict[str, Any
 
 
 def decisions_of(ledger: Ledger, record: StudyRecord, trial: int) -> list[dict[str, Any]]:
-    """The decisions on a trial and their reasons, oldest first."""
+    """The decisions on a trial, or on its folds, and their reasons, oldest first."""
+    whole = decisions.c.trial // record.config.fold_count
     with ledger.engine.connect() as connection:
         rows = connection.execute(
             select(decisions.c.step, decisions.c.action, decisions.c.reason, decisions.c.at)
-            .where(decisions.c.study_id == record.id, decisions.c.trial == trial)
+            .where(decisions.c.study_id == record.id, whole == trial)
             .order_by(decisions.c.id)
         )
         return [dict(row._mapping) for row in rows]

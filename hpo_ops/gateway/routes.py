@@ -19,6 +19,7 @@ from hpo_ops.client import (
     Group,
     Progress,
     ReportPage,
+    Retraining,
     Score,
     SegmentSummary,
     StudyHandle,
@@ -133,6 +134,12 @@ def keep_alive(segments: list[str], studies: Service) -> list[str]:
 def verdict(study_id: int, studies: Service) -> Verdict:
     """Whether the study goes on."""
     return studies.verdict(study_id)
+
+
+@tasks.post("/studies/{study_id}/retraining")
+def retrain(study_id: int, studies: Service) -> Retraining:
+    """The trial that trains the best one on all data."""
+    return studies.retrain(study_id)
 
 
 @tasks.post("/studies/{study_id}/end")

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.core import Action, Decision, TrialState
+from hpo_ops.core.folds import by_trial
 from hpo_ops.core.settlement import SegmentHistory, settle
 from hpo_ops.core.stopping import StoppingRule, passed_deadline, reached_target
-from hpo_ops.gateway import copies
+from hpo_ops.gateway import copies, folds
 from hpo_ops.ledger import StudySession, StudyState
 from hpo_ops.protocol import Outcome, Report, Result
 
@@ -61,17 +62,17 @@ def free_places(session: StudySession) -> int:
 
 def stop_if_due(session: StudySession) -> None:
     """Stops the study where its target, its time, its patience or its failures say so."""
-    if session.record.is_over:
+    if not session.record.is_searching:
         return
     config = session.record.config
     rule = StoppingRule(patience=config.stop.patience, failures=config.stop.failures)
-    if reason := rule.reason_to_stop(session.view, session.now):
+    if reason := rule.reason_to_stop(by_trial(session.view), session.now):
         session.stop(reason)
 
 
 def stop_if_nothing_is_left(session: StudySession) -> None:
     """Stops a study in which nothing runs and nothing can be started any more."""
-    if session.record.is_over or session.view.in_state(TrialState.RUNNING):
+    if not session.record.is_searching or session.view.in_state(TrialState.RUNNING):
         return
     group = session.record.config.create_scheduler().next(session.view, 1, session.now)
     if not group.members:
@@ -103,7 +104,9 @@ def decide(session: StudySession, segment: Row[Any], *, has_news: bool) -> Decis
     """What a running trial is to do. What it was asked once stands until its segment ends."""
     number: int = segment.trial
     view = session.view
-    if reason := reached_target(view) or passed_deadline(view, session.now):
+    if session.record.is_searching and (
+        reason := reached_target(by_trial(view)) or passed_deadline(view, session.now)
+    ):
         session.stop(reason)
     if session.record.state is StudyState.PAUSED:
         return Decision(Action.PAUSE, _why_nothing_runs(session))
@@ -120,9 +123,8 @@ def decide(session: StudySession, segment: Row[Any], *, has_news: bool) -> Decis
     session.decide(number, trial.step, decision)
     if decision.action is not Action.CONTINUE:
         session.ask_segment(segment.id, decision)
-        logger.info(
-            "trial %d %s at step %d: %s", number, decision.action, trial.step, decision.reason
-        )
+        name = view.name_of(number)
+        logger.info("%s %s at step %d: %s", name, decision.action, trial.step, decision.reason)
     return decision
 
 
@@ -137,6 +139,8 @@ def judge_at_barrier(session: StudySession, numbers: Sequence[int]) -> None:
         session.decide(number, trial.step, decision)
         if decision.action is Action.STOP:
             session.move_trial(number, TrialState.PRUNED, decision.reason)
+    for number in sorted(numbers):
+        folds.judge(session, number)
 
 
 def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row[Any]:
@@ -152,12 +156,17 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
     settlement = settle(
         replace(result, step=max(result.step, trial.step)),
         SegmentHistory(
-            max_steps=config.create_scheduler().max_steps,
+            max_steps=(
+                row.until_step if trial.is_retraining else config.create_scheduler().max_steps
+            ),
             failures=row.failures,
             retries=config.retries,
             fruitless_preemptions=earlier,
             reached_target=(
-                target is not None and trial.best_score is not None and trial.best_score >= target
+                target is not None
+                and config.folds is None  # a fold alone reaches nothing
+                and trial.best_score is not None
+                and trial.best_score >= target
             ),
             is_study_over=session.record.is_over,
             is_study_paused=session.record.state is StudyState.PAUSED,
@@ -172,11 +181,19 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
         failures=row.failures + (result.outcome is Outcome.FAILED),
         preemptions=earlier + (result.outcome is Outcome.PREEMPTED),
     )
-    logger.info("trial %d %s: %s", number, settlement.state, settlement.reason)
+    logger.info("%s %s: %s", view.name_of(number), settlement.state, settlement.reason)
     _check_constraints(session, number)
     if not config.reproducible:
+        folds.judge(session, number)
         stop_if_due(session)
     return session.trials([number])[number]
+
+
+def fail_lost(session: StudySession, number: int, reason: str) -> None:
+    """Fails a trial whose task is gone for good."""
+    session.move_trial(number, TrialState.FAILED, reason)
+    if not session.record.config.reproducible:
+        folds.judge(session, number)
 
 
 def _check_constraints(session: StudySession, number: int) -> None:
@@ -193,9 +210,12 @@ def _check_constraints(session: StudySession, number: int) -> None:
 
 def refuse_if_impossible(session: StudySession, number: int) -> None:
     """Prunes a trial whose parameters alone violate a constraint, before it runs."""
+    if session.view.trials[number].state.is_finished:
+        return
     for constraint in session.record.config.constraints:
         violation = constraint.violation(session.trials([number])[number].params or {})
         if violation is not None and violation > 0:
             session.move_trial(number, TrialState.PRUNED, f"violates {constraint.text}")
             session.update_trial(number, violations=[violation])
+            folds.judge(session, number)
             return

@@ -84,7 +84,7 @@ class Segments:
                 segment = session.segment(segment_id)
                 if segment is not None and segment.outcome is None:
                     self._keep_lease(session, segment)
-                    if session.record.state is StudyState.RUNNING:
+                    if session.record.state in (StudyState.RUNNING, StudyState.RETRAINING):
                         continue
                 over.append(segment_id)
         return over

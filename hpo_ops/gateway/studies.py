@@ -11,6 +11,7 @@ from typing import Any
 
 from hpo_ops.client import (
     Group,
+    Retraining,
     Score,
     StudyHandle,
     StudyRequest,
@@ -19,7 +20,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import reading, rules, warm
+from hpo_ops.gateway import reading, retraining, rules, warm
 from hpo_ops.gateway.segments import score_of
 from hpo_ops.gateway.turns import Turns
 from hpo_ops.ledger import StudyRecord, StudySession, StudyState
@@ -123,7 +124,7 @@ class Studies(Turns):
                 lost = Result(outcome=Outcome.PREEMPTED, reason="its task ended without a word")
                 rules.end_segment(session, segment, lost)
             if session.view.trials[number].state is TrialState.RUNNING:
-                session.move_trial(number, TrialState.FAILED, "its task ended without a result")
+                rules.fail_lost(session, number, "its task ended without a result")
         if session.record.config.reproducible:
             rules.judge_at_barrier(session, numbers)
 
@@ -140,6 +141,12 @@ class Studies(Turns):
             if session.record.state is StudyState.PAUSED:
                 return Verdict(kind=VerdictKind.WAIT, reason=session.record.reason, seen=seen)
             return Verdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
+
+    def retrain(self, study_id: int) -> Retraining:
+        """The trial that trains the best one on all data, once the search is over."""
+        best = reading.best(self.ledger, self.ledger.get(study_id))
+        with self.ledger.study(study_id) as session:
+            return retraining.begin(session, best)
 
     def stop(self, study_id: int, reason: str) -> None:
         """Asks a study to end tidily."""
@@ -208,5 +215,6 @@ def _handle(record: StudyRecord, notes: Sequence[str] = ()) -> StudyHandle:
         env=config.env,
         criterion=config.stop.when,
         finalizers=list(config.finalizers),
+        folds=None if config.folds is None else config.folds.count,
         notes=list(notes),
     )

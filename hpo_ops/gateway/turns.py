@@ -143,6 +143,7 @@ class Turns(Segments):
         units: float,
     ) -> Turn:
         config = session.record.config
+        is_fold = config.folds is not None and row.number != session.record.retraining
         assignment = Assignment(
             study=session.record.key,
             trial=row.number,
@@ -155,6 +156,8 @@ class Turns(Segments):
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
             resources=given(config, units),
+            fold=row.number % config.fold_count if is_fold else None,
+            folds=None if config.folds is None else config.fold_count,
             forecasts=forecast_order(config, seed=row.seed),
             checkpoint_store=config.checkpoints.store,
             deterministic=config.deterministic,
@@ -204,10 +207,10 @@ class Turns(Segments):
             if item.trial is None
             and (is_rounds or (item.seen is not None and finished > item.seen))
         ]
+        wanted = [item.trial for item in waiting if item.trial is not None]
+        answers += [_ended(session, number) for number in wanted if _is_ended(session, number)]
         running = session.view.in_state(TrialState.RUNNING)
-        numbers = sorted(
-            item.trial for item in waiting if item.trial is not None and item.trial in running
-        )
+        numbers = sorted(number for number in wanted if number in running)
         if numbers:
             numbers = sorted(set(numbers) - cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
@@ -231,8 +234,7 @@ class Turns(Segments):
                     over = Result(outcome=Outcome.PREEMPTED, reason="its task has ended")
                     rules.end_segment(session, segment, over)
                 if session.view.trials[number].state is TrialState.RUNNING:
-                    reason = "its task has ended without a result"
-                    session.move_trial(number, TrialState.FAILED, reason)
+                    rules.fail_lost(session, number, "its task has ended without a result")
                     lost.append(number)
             if lost:
                 rules.stop_if_due(session)
@@ -253,13 +255,31 @@ def _done_without_end(session: StudySession, number: int, row: Row[Any] | None) 
     return _done(session.trials([number])[number])
 
 
+def _is_ended(session: StudySession, number: int) -> bool:
+    """Whether a trial has ended while its task waited, as a fold does by another one."""
+    trials = session.view.trials
+    return number < len(trials) and trials[number].state.is_finished
+
+
+def _ended(session: StudySession, number: int) -> Waiting:
+    score = score_of(session.trials([number])[number])
+    is_pruned = score.state is TrialState.PRUNED  # others end in their task
+    return Waiting(
+        study_id=session.record.id,
+        trial=number,
+        reason=score.reason,
+        score=score if is_pruned else None,
+    )
+
+
 def _over(session: StudySession, number: int | None) -> Waiting:
     """The end of a wait because the study is over; the trial, if any, is pruned."""
     score = None
     if number is not None and session.open_segment(number) is None:
-        row = session.trial(number)
-        if row is None or not TrialState(row.state).is_finished:
-            score = _done_without_end(session, number, row).score
+        if _is_ended(session, number):
+            score = _ended(session, number).score
+        else:
+            score = _done_without_end(session, number, session.trial(number)).score
     return Waiting(
         study_id=session.record.id,
         trial=number,

@@ -53,6 +53,20 @@ class Asking:
         ).all()
         return [(row, read_curve(self.connection, self.record.id, row.number)) for row in rows]
 
+    def has_unfinished(self, numbers: Sequence[int]) -> bool:
+        """Whether some of the trials have not ended."""
+        table = schema.trials
+        found = self.connection.execute(
+            select(table.c.number)
+            .where(
+                table.c.study_id == self.record.id,
+                table.c.number.in_(numbers),
+                table.c.state.not_in(_FINISHED),
+            )
+            .limit(1)
+        )
+        return found.first() is not None
+
 
 def read_curve(connection: Connection, study_id: int, trial: int) -> list[tuple[int, float]]:
     """The reported values of a trial, by step."""

@@ -14,6 +14,8 @@ from hpo_ops.ledger.schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
 """How long a lease lasts when nobody renews it."""
+STARTING = ("running", "retraining")
+"""States of studies that start segments."""
 UNKNOWN = 1_000_000.0
 """Capacity of a pool of which nobody knows how much it has."""
 
@@ -155,7 +157,7 @@ def _wanted(connection: Connection, pool: str, study_id: int) -> dict[int, float
         select(studies.c.id, studies.c.config, trials.c.number)
         .join(trials, trials.c.study_id == studies.c.id)
         .where(
-            studies.c.state == "running",
+            studies.c.state.in_(STARTING),
             studies.c.id != study_id,
             studies.c.pool == pool,
             trials.c.asked_at > func.now() - WAITING_TIME,
@@ -205,7 +207,7 @@ def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str
         select(studies.c.name)
         .join(trials, trials.c.study_id == studies.c.id)
         .where(
-            studies.c.state == "running",
+            studies.c.state.in_(STARTING),
             studies.c.id != study_id,
             studies.c.pool == pool,
             trials.c.asked_at > func.now() - WAITING_TIME,

@@ -252,6 +252,7 @@ def _record(row: Row[Any]) -> StudyRecord:
         packages=values["packages"],
         experiment=values["experiment"],
         repeat=values["repeat"],
+        retraining=values["retraining"],
     )
 
 

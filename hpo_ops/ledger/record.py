@@ -15,11 +15,16 @@ from hpo_ops.protocol import Provenance
 
 
 class StudyState(StrEnum):
-    """Where a study is in its life. ``STOPPING`` starts nothing new and saves what runs."""
+    """Where a study is in its life.
+
+    ``STOPPING`` starts nothing new and saves what runs. ``RETRAINING`` comes after that in a study
+    with folds that wants it: its search is over, and its best trial is trained on all data.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
+    RETRAINING = "retraining"
     ENDED = "ended"
 
 
@@ -54,6 +59,7 @@ class StudyRecord:
     packages: Sequence[str] = ()
     experiment: str | None = None
     repeat: int = 0
+    retraining: int | None = None
 
     @property
     def key(self) -> str:
@@ -63,3 +69,8 @@ class StudyRecord:
     @property
     def is_over(self) -> bool:
         return self.state in (StudyState.STOPPING, StudyState.ENDED)
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether there may be more trials, now or after a pause."""
+        return self.state in (StudyState.RUNNING, StudyState.PAUSED)

@@ -52,6 +52,7 @@ studies = Table(
     Column("packages", JSON, nullable=False, server_default="[]"),
     Column("experiment", Text),  # the DAG run of the first repeat
     Column("repeat", Integer, nullable=False, server_default="0"),
+    Column("retraining", Integer),  # the trial that trains the best one on all data
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),

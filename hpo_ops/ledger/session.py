@@ -80,6 +80,11 @@ class StudySession:
             self._update_study(state=StudyState.RUNNING, reason="")
             self.event(EventKind.STUDY_RESUMED)
 
+    def retrain(self, trial: int) -> None:
+        """The search is over, and a trial trains the best one on all data."""
+        self._update_study(state=StudyState.RETRAINING, retraining=trial)
+        self.event(EventKind.STUDY_RETRAINING, trial)
+
     def change(self, config: StudyConfig) -> None:
         """Changes the study while it runs."""
         self._update_study(config=config.to_dict())
@@ -96,7 +101,7 @@ class StudySession:
     def _update_study(self, **values: Any) -> None:
         table = schema.studies
         self.connection.execute(update(table).where(table.c.id == self.record.id).values(**values))
-        known = {name: value for name, value in values.items() if name in ("state", "reason")}
+        known = {key: values[key] for key in ("state", "reason", "retraining") if key in values}
         self.record = replace(self.record, **known)
 
     # -- rounds ------------------------------------------------------------------------------
@@ -148,13 +153,18 @@ class StudySession:
             )
 
     def add_trial(
-        self, *, parent: int | None = None, wanted: Mapping[str, ParamValue] | None = None
+        self,
+        *,
+        parent: int | None = None,
+        wanted: Mapping[str, ParamValue] | None = None,
+        is_retraining: bool = False,
     ) -> int:
         """Reserves the next trial, without parameters yet.
 
         Args:
             parent: The trial whose checkpoint it starts from.
             wanted: Parameters that it is to have; None leaves them to the sampler.
+            is_retraining: It trains another one on all data; the sampler never hears of it.
         """
         number = len(self.view.trials)
         self._insert(
@@ -164,8 +174,9 @@ class StudySession:
             seed=derive_seed(self.record.config.seed, "trial", number),
             parent=parent,
             wanted=None if wanted is None else dict(wanted),
+            told=is_retraining,
         )
-        self.event(EventKind.TRIAL_ADDED, number, parent=parent)
+        self.event(EventKind.TRIAL_ADDED, number, parent=parent, is_retraining=is_retraining)
         return number
 
     def propose(self, trial: int, params: Mapping[str, ParamValue], **values: Any) -> None:

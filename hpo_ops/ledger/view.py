@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from hpo_ops.core import Goal, Study, TrialState
+from hpo_ops.core.folds import by_trial
 from hpo_ops.curves import QuantileForecast
 from hpo_ops.ledger.schema import events, forecasts, reports
 
@@ -23,6 +24,7 @@ class EventKind(StrEnum):
     STUDY_STOPPED = "study stopped"
     STUDY_PAUSED = "study paused"
     STUDY_RESUMED = "study resumed"
+    STUDY_RETRAINING = "study retraining"
     STUDY_ENDED = "study ended"
     ROUND_SAMPLED = "round sampled"
     ROUND_COLLECTED = "round collected"
@@ -41,6 +43,7 @@ class LiveView:
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
+        by_trial(self.study)  # from the first event on, since their order counts
         self.now = 0.0
         self._last = 0
         self._started: dict[int, datetime] = {}
@@ -116,6 +119,7 @@ def _fold(study: Study, kind: str, trial: int | None, data: Mapping[str, Any]) -
     match kind:
         case EventKind.TRIAL_ADDED:
             added = study.add()
+            added.is_retraining = data.get("is_retraining", False)
             if (parent := data.get("parent")) is not None:
                 added.checkpoint_step = study.trials[parent].checkpoint_step
         case EventKind.TRIAL_PROPOSED:

@@ -141,7 +141,8 @@ class Assignment(Message):
         checkpoint_every: Steps between two checkpoints.
         grace_seconds: Time to save and leave after a pause, a stop or SIGTERM.
         resources: What the container was given, for example ``{"gpu": 1, "cpu": 4}``.
-        fold: Cross-validation fold, where the study has folds.
+        fold: Cross-validation fold, 0 and up; None without folds, or to train on all data.
+        folds: Number of folds, where the study has folds.
         forecasts: Which forecasts the agent is to make; the agent's business only.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
         restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
@@ -161,6 +162,7 @@ class Assignment(Message):
     grace_seconds: float = 30.0
     resources: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
+    folds: int | None = None
     forecasts: ForecastOrder | None = None
     checkpoint_store: str | None = None
     restore_from: str | None = None

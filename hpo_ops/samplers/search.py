@@ -120,6 +120,7 @@ class Search:
         values: Sequence[float] | None,
         curve: Sequence[tuple[int, float]] = (),
         violations: Sequence[float] = (),
+        attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """Tells how a trial ended; a trial that was told already is left as it is.
 
@@ -129,6 +130,7 @@ class Search:
             values: A value for each metric; None where there is none.
             curve: Its reports (step, value); of use with one metric only.
             violations: By how much it violates each constraint.
+            attributes: What else Optuna is to keep of it, for people.
         """
         study = self._study(number)
         trial_id = self._find(number)
@@ -138,11 +140,12 @@ class Search:
         if state is TrialState.PRUNED and curve and len(self.directions) == 1:
             told = [curve[-1][1]]  # the last one, as Optuna has it
         try:
+            known = {CONSTRAINTS: list(violations)} if violations else {}
             describe_trial(
                 self.storage,
                 trial_id,
                 curve=_thinned(curve) if len(self.directions) == 1 else (),
-                attributes={CONSTRAINTS: list(violations)} if violations else {},
+                attributes={**known, **(attributes or {})},
             )
             _let_sampler_know(study, trial_id, _STATES[state], told)
             end_trial(self.storage, trial_id, _STATES[state], told)

@@ -30,15 +30,21 @@ def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
     """A group of paused and waiting trials, then of new ones, as many as are free."""
     if free <= 0:
         return TrialGroup((), "no place is free")
-    members = [resume(trial, until_step(trial.step)) for trial in waiting_trials(study, free)]
+    members = [
+        resume(
+            trial, until_step(trial.step), resume_reason(trial, study.goal.name_of(trial.number))
+        )
+        for trial in waiting_trials(study, free)
+    ]
     return add_new(study, members, free, until_step(0))
 
 
-def resume_reason(trial: Trial) -> str:
+def resume_reason(trial: Trial, name: str | None = None) -> str:
     """Why a paused or waiting trial runs now: a place is free and it is first in line."""
+    name = name or f"trial {trial.number}"
     if trial.state is TrialState.WAITING:
-        return f"trial {trial.number} waits for its first segment"
-    return f"trial {trial.number} goes on from step {trial.step}"
+        return f"{name} waits for its first segment"
+    return f"{name} goes on from step {trial.step}"
 
 
 def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
@@ -51,7 +57,10 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
     new = min(free - len(members), study.unstarted)
     number = len(study.trials)
     fresh = [
-        Member(until_step=until_step, reason=f"trial {number + i} is new and a place is free")
+        Member(
+            until_step=until_step,
+            reason=f"{study.goal.name_of(number + i)} is new and a place is free",
+        )
         for i in range(new)
     ]
     return TrialGroup((*members, *fresh), group_reason(study, len(members), len(fresh), free))
@@ -60,8 +69,8 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
     """What a group holds, and why it is not larger."""
     if resumed + new == 0:
-        return f"all {study.goal.trials} trials have been started and none waits"
+        return f"all {study.goal.by_trial().trials} trials have been started and none waits"
     text = f"{resumed} resumed and {new} new on {free} free places"
     if resumed + new < free:
-        text += f"; all {study.goal.trials} trials have been started"
+        text += f"; all {study.goal.by_trial().trials} trials have been started"
     return text

@@ -14,6 +14,7 @@ from hpo_ops.protocol import Assignment, Outcome, ParamValue, Report, Workspace
 from hpo_ops.sdk.inside import Inside
 from hpo_ops.sdk.outside import Outside
 from hpo_ops.sdk.seeding import be_deterministic, seed_all, seed_of_step
+from hpo_ops.sdk.splitting import split_fold
 
 Saver = Callable[[Path], object]
 
@@ -120,8 +121,26 @@ class Trial:
 
     @property
     def fold(self) -> int | None:
-        """The cross-validation fold, where the study has folds."""
+        """The cross-validation fold, 0 and up; None without folds, or to train on all data."""
         return self._place.assignment.fold
+
+    @property
+    def folds(self) -> int | None:
+        """How many folds there are; None where the study has none."""
+        return self._place.assignment.folds
+
+    def split(self, samples: int, *, seed: int = 0) -> tuple[list[int], list[int]]:
+        """Indices of the samples to train on, and of those to validate on.
+
+        Every sample is in the validation part of exactly one fold. The split is the same in all
+        trials, so that they can be compared fold by fold. When the best trial is trained on all
+        data, both parts are all samples. In a study without folds a fifth is held out.
+
+        Args:
+            samples: How many there are; as many as there are folds, or more.
+            seed: Another one shuffles the samples in another way.
+        """
+        return split_fold(samples, fold=self.fold, folds=self.folds, seed=seed)
 
     @property
     def metrics(self) -> Sequence[str]:

@@ -10,7 +10,8 @@ import yaml
 
 from hpo_ops.airflow.factory import build_dag, build_dags, count_rounds
 from hpo_ops.airflow.running import RunningStudies
-from hpo_ops.airflow.trigger_form import form_of, read_trigger
+from hpo_ops.airflow.trial import TrialOperator
+from hpo_ops.airflow.trigger_form import check_map_length, form_of, read_trigger
 from hpo_ops.config import StudyError, parse_study
 from tests.studies import study_data
 
@@ -203,3 +204,41 @@ def test_a_wrong_whole_study_is_refused_with_a_sentence(
     with pytest.raises(StudyError) as caught:
         read_trigger(None, conf, conf, source="the trigger", folder=tmp_path)
     assert problem in str(caught.value)
+
+
+def folded(**changes: Any) -> dict[str, Any]:
+    return study_data(**{"scheduler": "default", "folds": 5, **changes})
+
+
+def test_folds_take_rounds_and_tasks_as_trials_do() -> None:
+    study = parse_study(folded(trials=6, parallelism=4), source="test")
+    assert count_rounds(study) == 8
+    rolling = parse_study(folded(trials=6, flow="rolling"), source="test")
+    assert "retrain" not in build_dag(rolling).task_ids
+    many = parse_study(folded(trials=1000, flow="rolling"), source="test")
+    with pytest.raises(StudyError, match="trials is 1000 with 5 folds each, but Airflow maps at"):
+        check_map_length(many, source="test")
+
+
+@pytest.mark.parametrize("flow", ["rounds", "rolling"])
+def test_the_retraining_comes_when_the_search_is_over(flow: str) -> None:
+    folds = {"count": 5, "retrain": True}
+    dag = build_dag(parse_study(folded(folds=folds, flow=flow), source="test"))
+    ends = {"trial", "early_stop"} if flow == "rolling" else {"round_09.early_stop"}
+    assert dag.get_task("retrain").upstream_task_ids == ends
+    assert "retrain" in dag.get_task("publish").upstream_task_ids
+
+
+def test_a_generic_dag_does_not_retrain(tmp_path: Path) -> None:
+    study = folded(folds={"count": 5, "retrain": True}, code=str(tmp_path))
+    with pytest.raises(StudyError, match=r"folds\.retrain is True, but must be false here"):
+        read_trigger(None, {"study": study}, {"study": study}, source="test", folder=tmp_path)
+
+
+def test_a_fold_is_called_by_its_trial_and_its_place() -> None:
+    params = {"lr": 0.01}
+    fold = TrialOperator(task_id="trial", folds=5, number=16, hyperparameters=params)
+    assert fold.label == "3 fold 2/5: lr=0.01"
+    assert fold.trial_name == "fold 2 of trial 3"
+    whole = TrialOperator(task_id="trial", number=16, hyperparameters=params)
+    assert (whole.label, whole.trial_name) == ("16: lr=0.01", "trial 16")

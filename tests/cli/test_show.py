@@ -18,7 +18,16 @@ from hpo_ops.cli.show import (
     studies_table,
     trials_table,
 )
-from hpo_ops.client import Best, Progress, Served, TrialSummary
+from hpo_ops.cli.trial import folds_table, segments_table, trial_lines
+from hpo_ops.client import (
+    Best,
+    FoldSummary,
+    Progress,
+    SegmentDetail,
+    Served,
+    TrialDetail,
+    TrialSummary,
+)
 from hpo_ops.core import TrialState
 
 BEST = Best(
@@ -167,3 +176,82 @@ def test_what_was_served_from_the_cache_is_said() -> None:
     console.print(trials_table([trial], "accuracy"))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "trained 9 steps (from the cache: trial 7 of other/run, up to step 2)" in text
+
+
+def folded() -> TrialSummary:
+    values = (0.74, 0.72, None)
+    return TrialSummary(
+        trial=3,
+        state=TrialState.PRUNED,
+        reason="worse than trial 1",
+        step=4,
+        value=0.73,
+        deviation=0.0141,
+        best_step=3,
+        params={"lr": 0.1},
+        segments=2,
+        seconds=9.0,
+        folds=[
+            FoldSummary(
+                fold=fold,
+                number=9 + fold,
+                state=TrialState.PRUNED if value is None else TrialState.COMPLETED,
+                reason="",
+                step=0 if value is None else 4,
+                value=value,
+            )
+            for fold, value in enumerate(values)
+        ],
+    )
+
+
+def shown(table: Any) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    text = console.file
+    assert isinstance(text, io.StringIO)
+    return text.getvalue()
+
+
+def test_a_trial_with_folds_shows_its_mean_and_deviation() -> None:
+    trial = folded()
+    assert TrialSummary.from_dict(trial.to_dict()) == trial
+    text = shown(trials_table([trial], "accuracy"))
+    assert "Folds" in text
+    assert "0.73 ± 0.014" in text
+    detail = TrialDetail(
+        summary=trial,
+        seed=1,
+        segments=[SegmentDetail(id="a", runner="local", from_step=0, trial=10)],
+    )
+    assert ("Score", "accuracy 0.73 ± 0.014 after 4 steps") in list(
+        trial_lines(detail, "accuracy")
+    )
+    assert "2/3   10" in shown(folds_table(trial.folds, "accuracy"))
+    assert "a        2" in shown(segments_table(detail))
+
+
+def test_the_best_of_a_study_with_folds_says_whose_checkpoint_it_is() -> None:
+    values: dict[str, Any] = {
+        "trial": 3,
+        "value": 0.73,
+        "step": 3,
+        "params": {"lr": 0.1},
+        "deviation": 0.01,
+        "folds": [0.74, 0.72, 0.73],
+        "checkpoint_uri": "s3://bucket/best",
+        "checkpoint_step": 3,
+    }
+    lines = best_lines(Best(**values, checkpoint_fold=0), "accuracy")
+    assert lines[0] == "Best trial:  3 with accuracy 0.73 ± 0.01 at step 3"
+    assert lines[2] == "Folds:       0.74 0.72 0.73"
+    assert lines[3] == "Checkpoint:  s3://bucket/best (step 3 of fold 1)"
+    lines = best_lines(Best(**values, is_retrained=True), "accuracy")
+    assert lines[3] == "Checkpoint:  s3://bucket/best (step 3, trained on all data)"
+    line = progress_line(progress({}, best=Best(**values), folds=3, state="retraining"))
+    assert line.endswith("the best is trained on all data · best accuracy 0.73 ± 0.01 (trial 3)")
+
+
+def test_the_log_of_a_fold_is_that_of_its_trial() -> None:
+    instance = {"task_id": "trial", "rendered_map_index": "3 fold 2/5: lr=0.01 → 0.93"}
+    assert _trial_number(instance) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -390,3 +391,21 @@ def test_times_are_written_in_the_unit_that_suits() -> None:
         "2.50 h",
     ]
     assert time_text(30.0, 9000.0) == "0.01 h"
+
+
+def test_a_study_with_folds_is_neither_planned_nor_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "folded.yaml"
+    path.write_text(yaml.safe_dump(study_data(code=str(tmp_path), scheduler="default", folds=3)))
+    assert "folded.yaml: has folds, but only a study" in refuse(
+        monkeypatch, capsys, "plan", str(path)
+    )
+
+    class Folded(FakeSession):
+        def study(self, name: str, run_id: str | None) -> Progress:
+            return replace(super().study(name, run_id), folds=3)
+
+    monkeypatch.setattr("hpo_ops.cli.recorded.connect", Folded)
+    said = refuse(monkeypatch, capsys, "trace", "export", "digits")
+    assert "digits has folds, but only studies without folds can be recorded" in said

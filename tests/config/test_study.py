@@ -157,3 +157,73 @@ def test_the_schema_refuses_what_the_parser_refuses(changes: dict[str, Any]) -> 
 def test_the_schema_takes_a_policy_by_its_name_alone() -> None:
     validator = Draft202012Validator(StudyConfig.model_json_schema())
     assert list(validator.iter_errors(study_data(sampler="tpe"))) == []
+
+
+def folded(**changes: Any) -> StudyConfig:
+    return parse_study(
+        study_data(**{"scheduler": "default", "folds": 5, **changes}), source="test"
+    )
+
+
+def test_folds_are_a_number_or_a_mapping() -> None:
+    short = folded()
+    assert short.folds is not None
+    assert (short.folds.count, short.folds.prune, short.folds.retrain) == (5, 0.1, False)
+    long = folded(folds={"count": 3, "prune": None, "retrain": True})
+    assert long.folds is not None
+    assert (long.folds.count, long.folds.prune, long.folds.retrain) == (3, None, True)
+    for study in (short, long):
+        assert parse_study(study.to_dict(), source="again") == study
+
+
+def test_each_fold_counts_where_places_and_tasks_are_counted() -> None:
+    study = folded(flow="rolling", max_trials=10)
+    assert (study.goal.trials, study.goal.folds, study.mapped_trials) == (30, 5, 50)
+    assert study.goal.by_trial().trials == 6
+    more = study.change({"trials": 9}, source="test", is_running=True)
+    assert (more.goal.trials, more.max_trials, more.mapped_trials) == (45, 10, 50)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"folds": 1}, "folds.count is 1, but must be 2 or more"),
+        ({"folds": True}, "folds.count is True, but must be a whole number"),
+        ({"folds": "five"}, "folds.count is 'five', but must be a whole number"),
+        ({"folds": {"retrain": True}}, "folds.count is missing, but is required"),
+        ({"folds": {"count": 5, "prune": 0.9}}, "folds.prune is 0.9, but must be 0.5 or less"),
+        ({"folds": {"count": 5, "prune": 0}}, "folds.prune is 0, but must be above 0.0"),
+        (
+            {"folds": {"count": 5, "pruning": 0.1}},
+            "folds.pruning is not a key that a study has; did you mean prune? "
+            "(keys: count, prune, retrain)",
+        ),
+        (
+            {"scheduler": {"name": "asha", "max_steps": 9}},
+            "scheduler is 'asha', but must be 'default' with folds, "
+            "which are what a trial is pruned by",
+        ),
+        (
+            {
+                "metric": None,
+                "metrics": [
+                    {"name": "a", "direction": "maximize"},
+                    {"name": "b", "direction": "minimize"},
+                ],
+            },
+            "metrics has several, but must be one metric with folds",
+        ),
+        (
+            {"allocator": "even"},
+            "allocator is 'even', but must not be there with folds, which have one unit each",
+        ),
+        (
+            {"trials": 20_001},
+            "trials is 20001, but must be 20000 or less with 5 folds each",
+        ),
+    ],
+)
+def test_what_does_not_go_with_folds_is_said(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        folded(**changes)
+    assert caught.value.problems == [problem]

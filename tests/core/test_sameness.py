@@ -37,14 +37,14 @@ def test_the_seed_comes_from_the_study_and_the_parameters() -> None:
 
 
 def test_every_part_of_a_key_counts() -> None:
-    whole = {"made_of": {"code": "a", "data": "1"}, "params": "{}", "seed": 1, "fold": 0}
+    whole = {"made_of": {"code": "a", "data": "1"}, "params": "{}", "seed": 1, "fold": ""}
     changes = [
         {},
         {"made_of": {"code": "b", "data": "1"}},
         {"made_of": {"code": "a", "data": "2"}},
         {"params": '{"lr":1.0}'},
         {"seed": 2},
-        {"fold": 1},
+        {"fold": "1/5"},
     ]
     keys = {cache_key(**{**whole, **change}) for change in changes}  # type: ignore[arg-type]
     assert len(keys) == len(changes)

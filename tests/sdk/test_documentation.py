@@ -47,6 +47,30 @@ def test_the_code_runs_and_resumes(tmp_path: Path, code: str, command: list[str]
     assert Result.from_json(workspace.result.read_bytes()).outcome is Outcome.COMPLETED
 
 
+def test_the_code_on_the_page_of_folds_runs_as_a_fold_and_on_all_data(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "folds.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "train.py").write_text(code)
+    losses = []
+    for fold in (0, 4, None):
+        workspace = Workspace(tmp_path / f"fold {fold}")
+        workspace.prepare(
+            Assignment(
+                study="s", trial=0, segment="a", params={}, metrics=["loss"], fold=fold, folds=5
+            )
+        )
+        subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=os.environ | {"HPO_DIR": str(workspace.root)},
+            check=True,
+            timeout=60,
+        )
+        losses.append([report.metrics["loss"] for report in ReportReader(workspace.reports).new()])
+    assert [len(curve) for curve in losses] == [5, 5, 5]
+    assert losses[0] != losses[1]
+
+
 def test_the_messages_in_the_table_are_messages_of_the_protocol() -> None:
     lines = re.findall(r"`(\{.*?\})`", PAGE)
     assert Control.from_json(next(line for line in lines if "continue" in line)).reason == "…"

@@ -100,6 +100,21 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+def test_a_trial_knows_its_fold_and_what_to_train_on(desk: Desk) -> None:
+    code = """
+        import json
+        from hpo_ops.sdk import trial
+        print(json.dumps([trial.fold, trial.folds, *trial.split(6)]))
+        """
+    parts = [json.loads(desk.run(code, fold=fold, folds=3).stdout) for fold in (0, 1, 2, None)]
+    assert [part[:2] for part in parts] == [[0, 3], [1, 3], [2, 3], [None, 3]]
+    assert sorted(index for _, _, _, held_out in parts[:3] for index in held_out) == [*range(6)]
+    assert parts[3][2:] == [[*range(6)], [*range(6)]]
+    # In another language the assignment's file says it.
+    told = json.loads(desk.workspace.assignment.read_text())
+    assert (told["fold"], told["folds"]) == (None, 3)
+
+
 def test_a_trial_knows_its_assignment(desk: Desk) -> None:
     ran = desk.run(
         """

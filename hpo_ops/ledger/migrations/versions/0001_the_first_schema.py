@@ -37,6 +37,7 @@ def upgrade() -> None:
         ),
         sa.Column("experiment", sa.Text(), nullable=True),
         sa.Column("repeat", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("retraining", sa.Integer(), nullable=True),
         sa.Column("state", sa.Text(), server_default="running", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("result", postgresql.JSONB(astext_type=sa.Text()), nullable=True),

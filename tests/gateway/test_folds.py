@@ -1,0 +1,507 @@
+"""A study with folds on a real ledger, as its tasks and agents live it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+import pytest
+from fastapi.testclient import TestClient
+
+from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
+from hpo_ops.core import TrialState
+from hpo_ops.gateway import reading
+from hpo_ops.gateway.detail import trial_detail
+from hpo_ops.gateway.experiments import experiment_of
+from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from tests.gateway.web import SECRET, gateway, person
+from tests.studies import study_data
+
+PAPER = [(0.60, 0.70, 0.74, 0.73), (0.58, 0.71, 0.72, 0.75), (0.61, 0.69, 0.73, 0.70)]
+Curves = Callable[[int, int], tuple[float, ...]]
+"""What fold f of trial c reports."""
+
+
+def start(studies: Studies, run_id: str = "run-1", **changes: Any) -> int:
+    given = {"scheduler": "default", "folds": 3, "flow": "rolling", "cache": False, **changes}
+    request = StudyRequest(config=study_data(**given), dag_id="small", run_id=run_id)
+    return studies.start(request).id
+
+
+def train(studies: Studies, turn: Turn, curve: tuple[float, ...]) -> Outcome:
+    """Trains a segment as an agent would, one report a step."""
+    assignment = turn.assignment
+    assert assignment is not None
+    action, step = Action.CONTINUE, assignment.from_step
+    for value in curve[step : assignment.until_step]:
+        step += 1
+        report = Report(step=step, metrics={"accuracy": value})
+        action = studies.report(assignment.segment, [report]).action
+        uri = f"s3://x/{assignment.trial}/{step}"
+        studies.checkpoint(assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1))
+        if action is Action.STOP:
+            break
+    outcome = Outcome.STOPPED if action is Action.STOP else Outcome.COMPLETED
+    studies.finish(assignment.segment, Result(outcome=outcome, step=step))
+    return outcome
+
+
+def finish(studies: Studies, turn: Turn, outcome: Outcome, reason: str = "") -> None:
+    assert turn.assignment is not None
+    studies.finish(turn.assignment.segment, Result(outcome=outcome, step=1, reason=reason))
+
+
+def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[Score]:
+    """Runs the tasks of a rolling study one after the other."""
+    config = studies.ledger.get(study_id).config
+    scores = []
+    for number in range(config.mapped_trials):
+        turn = studies.turn(study_id, number, key=f"task {number}")
+        if turn.kind is TurnKind.RUN:
+            train(studies, turn, curves(*divmod(number, config.fold_count)))
+            turn = studies.turn(study_id, number, key=f"task {number} again")
+        assert turn.score is not None, turn
+        scores.append(turn.score)
+    return scores
+
+
+def seen_by_optuna(studies: Studies, study_id: int, database: str) -> list[Any]:
+    key = studies.ledger.get(study_id).key
+    return optuna.load_study(study_name=key, storage=database).trials
+
+
+def test_a_trial_is_the_mean_of_its_folds_at_their_best_step(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies, trials=2)
+    curves = {0: PAPER, 1: [(0.5, 0.6), (0.5, 0.6), (0.5, 0.6)]}
+    scores = run_rolling(studies, study_id, lambda trial, fold: curves[trial][fold])
+    assert [score.state for score in scores] == [TrialState.COMPLETED] * 6
+    record = studies.ledger.get(study_id)
+
+    first, second = reading.trial_summaries(studies.ledger, record)
+    assert (first.state, first.best_step) == (TrialState.COMPLETED, 3)
+    assert first.value == pytest.approx(0.73)
+    assert first.deviation == pytest.approx(0.01)
+    assert [fold.value for fold in first.folds] == [0.74, 0.72, 0.73]
+    assert [fold.number for fold in second.folds] == [3, 4, 5]
+    assert first.reason == "3 folds are best at step 3"
+    means = [report["metrics"]["accuracy"] for report in reading.curve(studies.ledger, record, 0)]
+    assert [round(mean, 4) for mean in means] == [0.5967, 0.70, 0.73, 0.7267]
+
+    best = reading.best(studies.ledger, record)
+    assert best is not None
+    assert (best.trial, best.step, best.folds) == (0, 3, [0.74, 0.72, 0.73])
+    assert best.value == pytest.approx(0.73)
+    # Without a retraining it is the best fold that stands for it, at the best step of all.
+    assert (best.checkpoint_uri, best.checkpoint_fold) == ("s3://x/0/3", 0)
+    assert not best.is_retrained
+
+    progress = reading.progress(studies.ledger, record)
+    assert (progress.trials, progress.counts["completed"], progress.begun) == (2, 2, 6)
+    assert studies.verdict(study_id).reason == "all 2 trials have been started and none waits"
+    studies.end(study_id, {})
+    told = seen_by_optuna(studies, study_id, database)
+    assert [trial.params for trial in told] == [first.params, second.params]
+    assert [round(trial.value, 4) for trial in told] == [0.73, 0.6]
+    assert round(told[0].intermediate_values[2], 4) == 0.7
+    assert told[0].user_attrs["folds"] == [0.74, 0.72, 0.73]
+    assert told[0].user_attrs["deviation"] == pytest.approx(0.01)
+
+
+def test_each_fold_of_a_trial_has_its_parameters_and_knows_which_it_is(studies: Studies) -> None:
+    study_id = start(studies, trials=2, parallelism=6)
+    turns = [studies.turn(study_id, number, key="a") for number in range(6)]
+    told = [turn.assignment for turn in turns]
+    assert [(item.trial, item.fold, item.folds) for item in told if item] == [
+        (number, number % 3, 3) for number in range(6)
+    ]
+    params = [item.params for item in told if item]
+    assert params[0] == params[1] == params[2] != params[3] == params[4] == params[5]
+    again = studies.turn(study_id, 4, key="a").assignment
+    assert again == told[4]
+
+
+def test_optuna_hears_of_a_trial_once_its_folds_have_ended(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies, trials=2, parallelism=4)
+    turns = [studies.turn(study_id, number, key="a") for number in range(4)]
+    for fold in (2, 0):
+        train(studies, turns[fold], PAPER[fold])
+    studies.proposals.tell(study_id)
+    assert [trial.state.name for trial in seen_by_optuna(studies, study_id, database)] == [
+        "RUNNING"
+    ] * 2
+    train(studies, turns[1], PAPER[1])
+    for _ in range(2):
+        studies.proposals.tell(study_id)
+    told = seen_by_optuna(studies, study_id, database)
+    assert [trial.state.name for trial in told] == ["COMPLETE", "RUNNING"]
+    assert told[0].value == pytest.approx(0.73)
+
+
+@pytest.mark.parametrize(
+    ("places", "waves"), list(enumerate([11, 6, 4, 3, 3, 2, 2, 2, 2, 2, 1], start=1))
+)
+def test_folds_of_one_trial_take_a_staircase_of_time(
+    lasting: Studies, places: int, waves: int
+) -> None:
+    """Eleven folds of the same length on P places take as long as ceil(11 / P) of them."""
+    study_id = start(lasting, f"staircase {places}", trials=1, folds=11, parallelism=places)
+    waiting, seen = set(range(11)), 0
+    while waiting:
+        turns = {number: lasting.turn(study_id, number, key=str(seen)) for number in waiting}
+        running = {n: turn for n, turn in turns.items() if turn.kind is TurnKind.RUN}
+        for turn in running.values():
+            train(lasting, turn, (0.5,))
+        waiting -= set(running)
+        seen += 1
+    assert seen == waves
+
+
+def start_pruned(studies: Studies, **changes: Any) -> tuple[int, list[Turn]]:
+    """A study whose second trial is worse in all four folds that it has had."""
+    study_id = start(studies, **{"folds": 6, "trials": 3, "parallelism": 5, **changes})
+    for fold in range(6):
+        turn = studies.turn(study_id, fold, key="a")
+        train(studies, turn, (0.5, 0.9 + fold / 100))
+    turns = [studies.turn(study_id, number, key="a") for number in range(6, 11)]
+    for turn in turns[:3]:
+        train(studies, turn, (0.5, 0.6))
+    assert studies.turn(study_id, 11, key="a").kind is TurnKind.RUN  # not clear yet
+    return study_id, turns
+
+
+def test_folds_end_when_their_trial_is_worse_than_the_best(
+    studies: Studies, database: str
+) -> None:
+    study_id, turns = start_pruned(studies)
+    train(studies, turns[3], (0.5, 0.6))
+    why = "worse than trial 0 in 4 of 6 folds (Wilcoxon: 0.0625, below 0.1)"
+    # What runs is told at its next report, also when it asks again.
+    running = turns[4].assignment
+    assert running is not None
+    for _ in range(2):
+        answer = studies.report(running.segment, [Report(step=1, metrics={"accuracy": 0.9})])
+        assert (answer.action, answer.reason) == (Action.STOP, why)
+    studies.proposals.tell(study_id)
+    assert [trial.state.name for trial in seen_by_optuna(studies, study_id, database)] == [
+        "COMPLETE",
+        "RUNNING",
+    ]
+    finish(studies, turns[4], Outcome.STOPPED, why)
+    last = studies.turn(study_id, 11, key="a")
+    assert last.assignment is not None
+    assert studies.report(last.assignment.segment, []).action is Action.STOP
+    finish(studies, last, Outcome.STOPPED, why)
+
+    record = studies.ledger.get(study_id)
+    pruned = reading.trial_summaries(studies.ledger, record)[1]
+    assert (pruned.state, pruned.reason) == (TrialState.PRUNED, why)
+    assert pruned.value == pytest.approx(0.6)
+    studies.proposals.tell(study_id)
+    told = seen_by_optuna(studies, study_id, database)
+    assert told[1].state.name == "PRUNED"
+    assert told[1].value == pytest.approx(0.6)
+    assert reading.progress(studies.ledger, record).counts["pruned"] == 1
+
+
+def test_folds_that_have_not_begun_end_at_their_turn_without_training(studies: Studies) -> None:
+    study_id = start(studies, folds=6, trials=3, parallelism=1)
+    for number in range(10):
+        value = 0.9 + number / 100 if number < 6 else 0.5
+        train(studies, studies.turn(study_id, number, key="a"), (value,))
+    waiting = [Waiting(study_id=study_id, trial=number) for number in (10, 11)]
+    woken = studies.ready(waiting)
+    assert [(item.trial, item.score and item.score.state) for item in woken] == [
+        (10, TrialState.PRUNED),
+        (11, TrialState.PRUNED),
+    ]
+    for number in (10, 11):
+        for _ in range(2):
+            turn = studies.turn(study_id, number, key="b")
+            assert turn.kind is TurnKind.DONE
+            assert turn.score is not None
+            assert (turn.score.state, turn.score.value) == (TrialState.PRUNED, None)
+            assert "worse than trial 0" in turn.score.reason
+            assert turn.score.params  # the grid shows which trial it would have been
+    assert studies.turn(study_id, 12, key="b").kind is TurnKind.RUN
+    detail = trial_detail(studies.ledger, studies.ledger.get(study_id), 1)
+    assert [segment.trial for segment in detail.segments] == [6, 7, 8, 9]
+
+
+def test_without_a_threshold_every_fold_is_trained(studies: Studies) -> None:
+    study_id = start(studies, folds={"count": 6, "prune": None}, trials=2)
+    scores = run_rolling(studies, study_id, lambda trial, fold: (0.9 - trial + fold / 100,))
+    assert {score.state for score in scores} == {TrialState.COMPLETED}
+
+
+def test_a_failed_fold_fails_its_trial_and_ends_the_others(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies, folds=4, trials=2, parallelism=3)
+    first, second, third = (studies.turn(study_id, number, key="a") for number in range(3))
+    train(studies, first, (0.5,))
+    for _ in range(2):  # who says it again changes nothing
+        finish(studies, second, Outcome.FAILED, "no such file")
+    why = "fold 2 of 4 failed: no such file"
+    assert third.assignment is not None
+    assert studies.report(third.assignment.segment, []).reason == why
+    last = studies.turn(study_id, 3, key="a")
+    assert last.score is not None
+    assert (last.score.state, last.score.reason) == (TrialState.PRUNED, why)
+    finish(studies, third, Outcome.STOPPED, why)
+    record = studies.ledger.get(study_id)
+    trial = reading.trial_summaries(studies.ledger, record)[0]
+    assert (trial.state, trial.reason) == (TrialState.FAILED, why)
+    assert reading.best(studies.ledger, record) is None
+    # The next trial goes on as if nothing had been.
+    turn = studies.turn(study_id, 4, key="a")
+    assert turn.assignment is not None
+    assert turn.assignment.fold == 0
+    assert [item.state.name for item in seen_by_optuna(studies, study_id, database)] == [
+        "FAIL",
+        "RUNNING",
+    ]
+
+
+def test_a_fold_that_may_try_again_does_not_fail_its_trial(studies: Studies) -> None:
+    study_id = start(studies, trials=1, retries=1)
+    finish(studies, studies.turn(study_id, 0, key="a"), Outcome.FAILED, "flaky")
+    scores = run_rolling(studies, study_id, lambda _, fold: PAPER[fold])
+    assert [score.state for score in scores] == [TrialState.COMPLETED] * 3
+
+
+def test_a_lost_task_fails_its_trial(studies: Studies) -> None:
+    study_id = start(studies, trials=1, parallelism=1)
+    studies.turn(study_id, 0, key="a")
+    assert studies.abandon(study_id, [0]) == [0]
+    assert studies.turn(study_id, 1, key="a").kind is TurnKind.DONE
+    trial = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    assert trial.state is TrialState.FAILED
+
+
+def test_the_target_is_for_the_mean_and_not_for_one_fold(studies: Studies) -> None:
+    metric = {"name": "accuracy", "direction": "maximize", "target": 0.72}
+    study_id = start(studies, trials=3, metric=metric)
+    for fold in range(2):
+        train(studies, studies.turn(study_id, fold, key="a"), PAPER[fold])
+        assert studies.verdict(study_id).kind is VerdictKind.GO_ON
+    train(studies, studies.turn(study_id, 2, key="a"), PAPER[2])
+    verdict = studies.verdict(study_id)
+    assert verdict.kind is VerdictKind.STOP
+    assert verdict.reason == "target 0.72 reached: trial 0 has 0.73"
+
+
+def test_a_study_that_is_stopped_tells_of_trials_that_are_not_whole(
+    studies: Studies, database: str
+) -> None:
+    study_id = start(studies, trials=2, parallelism=2)
+    turns = [studies.turn(study_id, number, key="a") for number in range(2)]
+    train(studies, turns[0], PAPER[0])
+    studies.stop(study_id, "enough")
+    finish(studies, turns[1], Outcome.STOPPED)
+    studies.end(study_id, {})
+    told = seen_by_optuna(studies, study_id, database)
+    assert [trial.state.name for trial in told] == ["PRUNED"]
+    record = studies.ledger.get(study_id)
+    assert reading.trial_summaries(studies.ledger, record)[0].state is TrialState.PRUNED
+    assert reading.best(studies.ledger, record) is None
+
+
+def test_a_gateway_that_starts_anew_knows_the_same_trials(studies: Studies, database: str) -> None:
+    _, turns = start_pruned(studies)
+    studies.ledger._views.clear()
+    train(studies, turns[3], (0.5, 0.6))
+    assert turns[4].assignment is not None
+    answer = studies.report(turns[4].assignment.segment, [])
+    assert answer.action is Action.STOP
+
+
+def test_the_best_trial_is_trained_on_all_data_up_to_its_best_step(
+    studies: Studies, database: str
+) -> None:
+    metric = {"name": "accuracy", "direction": "maximize", "target": 0.72}
+    folds = {"count": 3, "retrain": True}
+    study_id = start(studies, trials=4, folds=folds, metric=metric, parallelism=4)
+    turns = [studies.turn(study_id, number, key="a") for number in range(4)]
+    for fold in range(3):
+        train(studies, turns[fold], PAPER[fold])
+    # The search has ended by its target, one fold into the second trial.
+    assert studies.verdict(study_id).kind is VerdictKind.STOP
+    finish(studies, turns[3], Outcome.STOPPED)
+
+    begun = studies.retrain(study_id)
+    assert begun.trial == 4
+    assert begun.reason == "trial 0 is trained on all data, up to its best step 3"
+    assert studies.retrain(study_id).trial == 4
+    progress = reading.progress(studies.ledger, studies.ledger.get(study_id))
+    assert (progress.state, progress.retraining) == ("retraining", 4)
+    turn = studies.turn(study_id, 4, key="a")
+    told = turn.assignment
+    assert told is not None
+    assert (told.fold, told.folds, told.until_step) == (None, 3, 3)
+    first = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    assert told.params == first.params
+    # The target of the search does not end it, and neither does a worker that dies.
+    finish(studies, turn, Outcome.PREEMPTED)
+    turn = studies.turn(study_id, 4, key="b")
+    assert train(studies, turn, (0.9, 0.95, 0.99, 1.0)) is Outcome.COMPLETED
+    done = studies.turn(study_id, 4, key="c")
+    assert done.score is not None
+    assert (done.score.state, done.score.step) == (TrialState.COMPLETED, 3)
+
+    record = studies.ledger.get(study_id)
+    best = reading.best(studies.ledger, record)
+    assert best is not None
+    assert (best.trial, best.is_retrained, best.checkpoint_fold) == (0, True, None)
+    assert best.value == pytest.approx(0.73)  # the score stays that of the folds
+    assert best.checkpoint_uri == "s3://x/4/3"
+    assert (4, 3) in reading.kept_checkpoints(studies.ledger, record)
+    studies.end(study_id, {})
+    told_trials = seen_by_optuna(studies, study_id, database)
+    assert [trial.state.name for trial in told_trials] == ["COMPLETE", "PRUNED"]
+    assert len(reading.trial_summaries(studies.ledger, record)) == 2
+
+
+def test_a_retraining_can_be_stopped_and_then_a_fold_is_the_best(studies: Studies) -> None:
+    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
+    run_rolling(studies, study_id, lambda _, fold: PAPER[fold])
+    studies.stop(study_id, "enough")
+    begun = studies.retrain(study_id)
+    assert begun.trial == 3
+    turn = studies.turn(study_id, 3, key="a")
+    assert turn.assignment is not None
+    assert studies.report(turn.assignment.segment, []).action is Action.CONTINUE
+    studies.stop(study_id, "no time")
+    assert studies.report(turn.assignment.segment, []).action is Action.STOP
+    finish(studies, turn, Outcome.STOPPED)
+    best = reading.best(studies.ledger, studies.ledger.get(study_id))
+    assert best is not None
+    assert (best.is_retrained, best.checkpoint_fold) == (False, 0)
+
+
+def test_there_is_nothing_to_retrain_without_a_whole_trial_or_without_being_asked(
+    studies: Studies,
+) -> None:
+    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
+    finish(studies, studies.turn(study_id, 0, key="a"), Outcome.FAILED)
+    assert studies.retrain(study_id).reason == "no trial has all of its folds"
+    other = start(studies, "run-2", trials=1)
+    run_rolling(studies, other, lambda _, fold: PAPER[fold])
+    assert studies.retrain(other).reason == "the study does not ask for it"
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_rounds_run_folds_too(studies: Studies, database: str, reproducible: bool) -> None:
+    study_id = start(
+        studies,
+        flow="rounds",
+        reproducible=reproducible,
+        folds=6,
+        trials=3,
+        parallelism=2,
+    )
+    values = [0.9, 0.5, 0.95]
+    for number in range(10):
+        group = studies.sample(study_id, number)
+        for member in group.members:
+            trial, fold = divmod(member["trial"], 6)
+            turn = studies.turn(study_id, member["trial"], key="a")
+            if turn.kind is TurnKind.RUN:
+                train(studies, turn, (values[trial] + fold / 1000,))
+        studies.collect(study_id, number, [])
+        if studies.verdict(study_id).kind is VerdictKind.STOP:
+            break
+    trials = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+    assert [trial.state.value for trial in trials] == ["completed", "pruned", "completed"]
+    assert [fold.state.value for fold in trials[1].folds] == ["completed"] * 4 + ["pruned"] * 2
+    assert number == 7  # 6, 4 and 6 folds, two at a time
+    told = seen_by_optuna(studies, study_id, database)
+    assert [trial.state.name for trial in told] == ["COMPLETE", "PRUNED", "COMPLETE"]
+
+
+def test_the_same_seed_gives_the_same_study_of_folds(studies: Studies) -> None:
+    found = []
+    for run in ("run-1", "run-2"):
+        study_id = start(
+            studies, run, flow="rounds", reproducible=True, folds=6, trials=3, parallelism=4
+        )
+        for number in range(6):
+            members = [member["trial"] for member in studies.sample(study_id, number).members]
+            turns = {part: studies.turn(study_id, part, key="a") for part in members}
+            for part in members if run == "run-1" else reversed(members):
+                if turns[part].kind is TurnKind.RUN:
+                    train(studies, turns[part], (0.9 - (part // 6) * 0.2 + part % 6 / 1000,))
+            studies.collect(study_id, number, [])
+        summaries = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+        found.append(
+            [(item.params, item.value, [fold.state for fold in item.folds]) for item in summaries]
+        )
+    assert found[0] == found[1]
+    assert "pruned" in str(found[0])
+
+
+def test_a_fold_that_was_trained_before_is_served_and_another_fold_is_not(
+    studies: Studies,
+) -> None:
+    space = {"lr": {"choices": [0.1]}, "width": {"choices": [4]}}
+    study_id = start(studies, trials=2, parallelism=1, cache=True, space=space)
+    trained = []
+    for number in range(6):
+        turn = studies.turn(study_id, number, key="a")
+        if turn.kind is TurnKind.RUN:
+            train(studies, turn, PAPER[number % 3])
+            trained.append(number)
+    assert trained == [0, 1, 2]
+    record = studies.ledger.get(study_id)
+    first, second = reading.trial_summaries(studies.ledger, record)
+    assert [fold.value for fold in second.folds] == [fold.value for fold in first.folds]
+    assert reading.progress(studies.ledger, record).served == 1
+
+
+def test_a_trial_that_a_constraint_refuses_is_refused_as_a_whole(studies: Studies) -> None:
+    space = {"lr": {"choices": [0.1]}, "width": {"choices": [4]}}
+    study_id = start(studies, trials=1, space=space, constraints=["width >= 8"])
+    for number in range(3):
+        turn = studies.turn(study_id, number, key="a")
+        assert turn.score is not None
+        assert turn.score.state is TrialState.PRUNED
+    trial = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    assert (trial.state, trial.is_feasible) == (TrialState.PRUNED, False)
+    assert "violates width >= 8" in trial.reason
+
+
+def test_only_checkpoints_of_the_best_folds_are_kept(studies: Studies) -> None:
+    study_id = start(studies, trials=2, checkpoints={"keep": 1})
+    curves = [PAPER, [(0.5, 0.6)] * 3]
+    run_rolling(studies, study_id, lambda trial, fold: curves[trial][fold])
+    record = studies.ledger.get(study_id)
+    assert reading.kept_checkpoints(studies.ledger, record) == [(0, 3)]
+    repeat = experiment_of(studies.ledger, record).repeats[0]
+    assert [value and round(value, 4) for value in repeat.curve] == [0.73, 0.73]
+
+
+def test_tasks_and_people_see_whole_trials_over_http(studies: Studies, web: TestClient) -> None:
+    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
+    run_rolling(studies, study_id, lambda _, fold: PAPER[fold])
+    client = gateway(web, issue_service_token(SECRET))
+    begun = client.retrain(study_id)
+    assert begun.trial == 3
+    (trial,) = client.trials(study_id)
+    assert [fold.value for fold in trial.folds] == [0.74, 0.72, 0.73]
+    best = client.best(study_id)
+    assert best is not None
+    assert (best.folds, best.checkpoint_trial) == ([0.74, 0.72, 0.73], 0)
+    progress = client.progress(study_id)
+    assert (progress.folds, progress.begun, progress.retraining) == (3, 4, 3)
+    turn = client.turn("small", "run-1", 3, key="a")
+    assert turn.assignment is not None
+    assert turn.study is not None
+    assert (turn.assignment.fold, turn.study.folds) == (None, 3)
+    refused = web.post(f"/hpo/api/v1/studies/{study_id}/retraining", headers=person("ann"))
+    assert refused.status_code == 403
