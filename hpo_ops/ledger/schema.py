@@ -49,7 +49,7 @@ studies = Table(
     Column("pool", Text, nullable=False),
     Column("origin", JSON, nullable=False),
     Column("archive", Text),
-    Column("packages", JSON, nullable=False, server_default="[]"),
+    Column("packages", JSONB, nullable=False, server_default="[]"),
     Column("experiment", Text),  # the DAG run of the first repeat
     Column("repeat", Integer, nullable=False, server_default="0"),
     Column("retraining", Integer),  # the trial that trains the best one on all data

@@ -31,7 +31,7 @@ def upgrade() -> None:
         sa.Column("archive", sa.Text(), nullable=True),
         sa.Column(
             "packages",
-            postgresql.JSON(astext_type=sa.Text()),
+            postgresql.JSONB(astext_type=sa.Text()),
             server_default="[]",
             nullable=False,
         ),
