@@ -48,11 +48,11 @@ test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
 test-e2e: install browser ## Runs the tests against a real stack
-	$(PYTEST) -m "e2e and not k8s"
+	$(PYTEST) --durations=15 -m "e2e and not k8s"
 
 test-k8s: install ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	@$(BIN)/python -m tests.cluster build --if-possible
-	$(PYTEST) -m k8s tests/k8s
+	$(PYTEST) --durations=15 -m k8s tests/k8s
 
 cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
 	@$(BIN)/python -m tests.cluster up
