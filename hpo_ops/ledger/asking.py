@@ -46,7 +46,7 @@ class Asking:
             select(table)
             .where(
                 table.c.study_id == self.record.id,
-                table.c.told.is_(False),
+                ~table.c.told,  # "IS FALSE" would not find the index
                 table.c.state.in_(_FINISHED),
             )
             .order_by(table.c.number)
