@@ -96,7 +96,7 @@ async def turn(
     studies: Service,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
 ) -> Turn:
-    """What the task of a DAG run's trial is to do now.
+    """What a trial's task is to do now. The trial is named by its DAG run and its number.
 
     The answer to the next trial in line may take as long as it says it can wait.
     """
