@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.cluster.layout import BRIDGE, CGROUP, HOST, PREFIX, Node
+from tests.cluster.layout import BRIDGE, CGROUP, HARDWARE, HOST, PREFIX, Node
 from tests.cluster.node import FIXED_FOLDERS
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -26,7 +26,9 @@ def hierarchies() -> list[Path]:
 
 def make_bridge(nodes: Iterable[Node]) -> None:
     """Makes the bridge, with an address for the host and one for each node."""
-    _ip("link", "add", BRIDGE, "type", "bridge")
+    # Without one of its own, a bridge has the hardware address of one of its cables, and another
+    # with each pod that comes or goes: the others would look for the host where it was before.
+    _ip("link", "add", BRIDGE, "address", HARDWARE, "type", "bridge")
     for address in (HOST, *(node.address for node in nodes)):
         _ip("address", "add", f"{address}/{PREFIX}", "dev", BRIDGE)
     _ip("link", "set", BRIDGE, "up")

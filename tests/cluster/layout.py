@@ -15,6 +15,7 @@ BRIDGE = "hpo-k8s0"
 PREFIX = 16
 SUBNET = f"10.244.0.0/{PREFIX}"
 HOST = "10.244.0.1"
+HARDWARE = "02:68:70:6f:00:01"
 CGROUP = "hpo-ops-cluster"
 
 # The image that holds a pod's namespaces open, and the one for shell scripts.
