@@ -38,7 +38,8 @@ def test_credentials_come_from_the_standard_variables_and_are_not_shown() -> Non
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://localhost:9", "https://x"])
 def test_plain_http_is_fine_on_this_machine(endpoint: str) -> None:
-    open_store("s3://b", Credentials(endpoint=endpoint))
+    store = open_store("s3://b", Credentials(endpoint=endpoint))
+    assert getattr(store, "config")["endpoint"] == endpoint  # noqa: B009, not every store has one
 
 
 def test_plain_http_elsewhere_must_be_asked_for() -> None:

@@ -172,9 +172,7 @@ def test_what_was_served_from_the_cache_is_said() -> None:
         seconds=1.0,
         served=served,
     )
-    console = Console(file=io.StringIO(), width=200)
-    console.print(trials_table([trial], "accuracy"))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = printed(trials_table([trial], "accuracy"))
     assert "trained 9 steps (from the cache: trial 7 of other/run, up to step 2)" in text
 
 

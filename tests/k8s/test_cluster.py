@@ -53,6 +53,7 @@ def test_shares_of_a_gpu_are_counted(own_cluster: Cluster, pods: Pods) -> None:
         pods.start(PodRequest(name, SLEEP, pool="gpu-shared", gpus=1, tolerations=[TOLERATE_GPU]))
     eventually(lambda: all(pods.phase(name) == "Running" for name in names))
     eventually(lambda: pods.why_pending("fifth"))
+    assert pods.phase("fifth") == "Pending"
 
 
 def test_only_a_pod_that_tolerates_gpus_is_placed_on_them(
