@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import optuna
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.client import Score, StudyRequest, Turn, TurnKind, VerdictKind, Waiting
+from hpo_ops.client import Turn, TurnKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.experiments import experiment_of
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_service_token
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Outcome, Report
+from tests.gateway.folding import PAPER, finish, run_rolling, seen_by_optuna, start, train
 from tests.gateway.web import SECRET, gateway, person
-from tests.studies import study_data
-
-PAPER = [(0.60, 0.70, 0.74, 0.73), (0.58, 0.71, 0.72, 0.75), (0.61, 0.69, 0.73, 0.70)]
-Curves = Callable[[int, int], tuple[float, ...]]
-"""What fold f of trial c reports."""
-
-
-def start(studies: Studies, run_id: str = "run-1", **changes: Any) -> int:
-    given = {"scheduler": "default", "folds": 3, "flow": "rolling", "cache": False, **changes}
-    request = StudyRequest(config=study_data(**given), dag_id="small", run_id=run_id)
-    return studies.start(request).id
-
-
-def train(studies: Studies, turn: Turn, curve: tuple[float, ...]) -> Outcome:
-    """Trains a segment as an agent would, one report a step."""
-    assignment = turn.assignment
-    assert assignment is not None
-    action, step = Action.CONTINUE, assignment.from_step
-    for value in curve[step : assignment.until_step]:
-        step += 1
-        report = Report(step=step, metrics={"accuracy": value})
-        action = studies.report(assignment.segment, [report]).action
-        uri = f"s3://x/{assignment.trial}/{step}"
-        studies.checkpoint(assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1))
-        if action is Action.STOP:
-            break
-    outcome = Outcome.STOPPED if action is Action.STOP else Outcome.COMPLETED
-    studies.finish(assignment.segment, Result(outcome=outcome, step=step))
-    return outcome
-
-
-def finish(studies: Studies, turn: Turn, outcome: Outcome, reason: str = "") -> None:
-    assert turn.assignment is not None
-    studies.finish(turn.assignment.segment, Result(outcome=outcome, step=1, reason=reason))
-
-
-def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[Score]:
-    """Runs the tasks of a rolling study one after the other."""
-    config = studies.ledger.get(study_id).config
-    scores = []
-    for number in range(config.mapped_trials):
-        turn = studies.turn(study_id, number, key=f"task {number}")
-        if turn.kind is TurnKind.RUN:
-            train(studies, turn, curves(*divmod(number, config.fold_count)))
-            turn = studies.turn(study_id, number, key=f"task {number} again")
-        assert turn.score is not None, turn
-        scores.append(turn.score)
-    return scores
-
-
-def seen_by_optuna(studies: Studies, study_id: int, database: str) -> list[Any]:
-    key = studies.ledger.get(study_id).key
-    return optuna.load_study(study_name=key, storage=database).trials
 
 
 def test_a_trial_is_the_mean_of_its_folds_at_their_best_step(
@@ -320,80 +266,6 @@ def test_a_gateway_that_starts_anew_knows_the_same_trials(studies: Studies, data
     assert turns[4].assignment is not None
     answer = studies.report(turns[4].assignment.segment, [])
     assert answer.action is Action.STOP
-
-
-def test_the_best_trial_is_trained_on_all_data_up_to_its_best_step(
-    studies: Studies, database: str
-) -> None:
-    metric = {"name": "accuracy", "direction": "maximize", "target": 0.72}
-    folds = {"count": 3, "retrain": True}
-    study_id = start(studies, trials=4, folds=folds, metric=metric, parallelism=4)
-    turns = [studies.turn(study_id, number, key="a") for number in range(4)]
-    for fold in range(3):
-        train(studies, turns[fold], PAPER[fold])
-    # The search has ended by its target, one fold into the second trial.
-    assert studies.verdict(study_id).kind is VerdictKind.STOP
-    finish(studies, turns[3], Outcome.STOPPED)
-
-    begun = studies.retrain(study_id)
-    assert begun.trial == 4
-    assert begun.reason == "trial 0 is trained on all data, up to its best step 3"
-    assert studies.retrain(study_id).trial == 4
-    progress = reading.progress(studies.ledger, studies.ledger.get(study_id))
-    assert (progress.state, progress.retraining) == ("retraining", 4)
-    turn = studies.turn(study_id, 4, key="a")
-    told = turn.assignment
-    assert told is not None
-    assert (told.fold, told.folds, told.until_step) == (None, 3, 3)
-    first = reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
-    assert told.params == first.params
-    # The target of the search does not end it, and neither does a worker that dies.
-    finish(studies, turn, Outcome.PREEMPTED)
-    turn = studies.turn(study_id, 4, key="b")
-    assert train(studies, turn, (0.9, 0.95, 0.99, 1.0)) is Outcome.COMPLETED
-    done = studies.turn(study_id, 4, key="c")
-    assert done.score is not None
-    assert (done.score.state, done.score.step) == (TrialState.COMPLETED, 3)
-
-    record = studies.ledger.get(study_id)
-    best = reading.best(studies.ledger, record)
-    assert best is not None
-    assert (best.trial, best.is_retrained, best.checkpoint_fold) == (0, True, None)
-    assert best.value == pytest.approx(0.73)  # the score stays that of the folds
-    assert best.checkpoint_uri == "s3://x/4/3"
-    assert (4, 3) in reading.kept_checkpoints(studies.ledger, record)
-    studies.end(study_id, {})
-    told_trials = seen_by_optuna(studies, study_id, database)
-    assert [trial.state.name for trial in told_trials] == ["COMPLETE", "PRUNED"]
-    assert len(reading.trial_summaries(studies.ledger, record)) == 2
-
-
-def test_a_retraining_can_be_stopped_and_then_a_fold_is_the_best(studies: Studies) -> None:
-    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
-    run_rolling(studies, study_id, lambda _, fold: PAPER[fold])
-    studies.stop(study_id, "enough")
-    begun = studies.retrain(study_id)
-    assert begun.trial == 3
-    turn = studies.turn(study_id, 3, key="a")
-    assert turn.assignment is not None
-    assert studies.report(turn.assignment.segment, []).action is Action.CONTINUE
-    studies.stop(study_id, "no time")
-    assert studies.report(turn.assignment.segment, []).action is Action.STOP
-    finish(studies, turn, Outcome.STOPPED)
-    best = reading.best(studies.ledger, studies.ledger.get(study_id))
-    assert best is not None
-    assert (best.is_retrained, best.checkpoint_fold) == (False, 0)
-
-
-def test_there_is_nothing_to_retrain_without_a_whole_trial_or_without_being_asked(
-    studies: Studies,
-) -> None:
-    study_id = start(studies, trials=1, folds={"count": 3, "retrain": True})
-    finish(studies, studies.turn(study_id, 0, key="a"), Outcome.FAILED)
-    assert studies.retrain(study_id).reason == "no trial has all of its folds"
-    other = start(studies, "run-2", trials=1)
-    run_rolling(studies, other, lambda _, fold: PAPER[fold])
-    assert studies.retrain(other).reason == "the study does not ask for it"
 
 
 @pytest.mark.parametrize("reproducible", [False, True])
