@@ -10,8 +10,10 @@ COMMANDS = {"restore": restore, "run": run}
 
 if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
     sys.exit(f"usage: python -m hpo_ops.agent {' | '.join(COMMANDS)}")
-# The first process of a container is not ended by a signal that it does not handle.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+if sys.argv[1] == "restore":
+    # The first process of a container is not ended by a signal that it does not handle. The one
+    # that runs beside the training outlives it, so until it is ready it does not mind the signal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 try:
     COMMANDS[sys.argv[1]](Segment.from_environment())
 except Exception as error:  # noqa: BLE001, its last line is the pod's word on what went wrong

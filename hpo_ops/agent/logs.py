@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ logger = logging.getLogger(__name__)
 
 SHIP_SECONDS = 20.0
 """Between two parts of a log: what a node that vanishes may take with it."""
+RETRY_SECONDS = 0.5
 MAX_PART_BYTES = 16 << 20
 
 
@@ -45,15 +47,23 @@ class LogShipper:
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Ships the rest; takes no longer than it may."""
+        """Ships the rest, again and again if need be; takes no longer than it may."""
+        give_up_at = time.monotonic() + seconds
         if self._thread is not None:
             self._thread.join(seconds)
-        last = threading.Thread(target=self.ship, name="hpo-logs", daemon=True)
+        last = threading.Thread(
+            target=self._ship_all, args=(give_up_at,), name="hpo-logs", daemon=True
+        )
         last.start()
-        last.join(seconds)
+        last.join(give_up_at - time.monotonic())
 
-    def ship(self) -> None:
-        """Ships what is new; what could not be shipped is tried again the next time."""
+    def _ship_all(self, give_up_at: float) -> None:
+        while not self.ship() and time.monotonic() < give_up_at:
+            time.sleep(RETRY_SECONDS)
+
+    def ship(self) -> bool:
+        """Ships what is new, and returns whether that is all; the next call tries the rest."""
+        is_all = True
         for ref, path in self._refs.items():
             try:
                 while part := _read(path, self._offsets[ref]):
@@ -62,6 +72,8 @@ class LogShipper:
                     self._parts[ref] += 1
             except STORE_ERRORS as error:
                 logger.warning("the log of %s was not shipped: %s", ref.container, error)
+                is_all = False
+        return is_all
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -148,6 +148,16 @@ def run(segment: Segment) -> None:
         "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
+    try:
+        _accompany(training, agent, logs)
+    except Exception:
+        logger.exception("the agent failed")
+        raise
+    finally:
+        logs.finish(LOG_SECONDS)
+
+
+def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:
     # One that has not started when the pod is told to go, for want of its image, never will.
     while not training.has_ended and (training.has_started or not agent.is_in_a_hurry):
         if not agent.pump():
@@ -161,4 +171,3 @@ def run(segment: Segment) -> None:
     else:
         result = agent.finish(training.exit_code, was_told_to_go=training.was_told_to_go)
         logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)
-    logs.finish(LOG_SECONDS)

@@ -12,7 +12,7 @@ import pytest
 
 from hpo_ops.agent.pod import Segment, restore, run
 from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
-from hpo_ops.protocol import MARKER, Assignment, Workspace
+from hpo_ops.protocol import MARKER, Assignment, Report, Workspace
 from tests.gateways import FakeGateway
 
 
@@ -110,3 +110,23 @@ def test_the_agent_of_a_training_that_never_started_leaves_when_its_pod_is_told_
         signal.signal(signal.SIGTERM, before)
     # Kubernetes knows why it never started, and the task asks it.
     assert segment.gateway.results == []  # type: ignore[attr-defined]  # the fake's
+
+
+def test_an_agent_that_fails_leaves_its_log_and_that_of_the_training(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("never seen before")
+
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
+    root = tmp_path / "hpo"
+    root.mkdir()
+    segment = a_segment(root, code)
+    restore(segment)
+    segment.workspace.log.write_text("epoch 1\n")
+    segment.workspace.reports.write_text(Report(step=1, metrics={"m": 0.5}).to_json() + "\n")
+    segment.gateway.fail = fail  # type: ignore[attr-defined]  # the fake's
+    with pytest.raises(RuntimeError, match="never seen before"):
+        run(segment)
+    logs = {ref.container: b"".join(segment.logs.read(ref)) for ref in segment.logs.all()}
+    assert logs["training"] == b"epoch 1\n"

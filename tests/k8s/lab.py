@@ -120,8 +120,17 @@ class PodLab(Lab):
         """What the trainings of a trial have printed, from the store."""
         logs = Logs(self.stack.object_store.store(), study.key)
         refs = [ref for ref in logs.all(trial) if ref.container == "training"]
-        assert refs, f"there is no log of trial {trial}"
+        assert refs, f"there is no log of trial {trial}: {self._story(study, trial, logs)}"
         return b"".join(part for ref in refs for part in logs.read(ref)).decode()
+
+    def _story(self, study: Progress, trial: int, logs: Logs) -> str:
+        """What is known of a trial, where it was not as expected."""
+        events = [
+            (event["kind"], event["data"])
+            for event in self.session.gateway.events(study.id, limit=10_000)
+            if event["trial"] == trial
+        ]
+        return "\n".join(map(str, [*logs.parts().items(), *events]))
 
     def assert_went_on(self, study: Progress, *, times: int) -> None:
         """A study's only trial completed, and each segment began at the last whole checkpoint."""
