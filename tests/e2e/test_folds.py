@@ -84,4 +84,6 @@ def test_a_trial_that_is_worse_than_the_best_loses_its_last_folds(lab: Lab) -> N
     states = [item["state"] for item in tasks(lab, name, run_id, "trial")]
     assert (states.count("success"), states.count("skipped")) == (8, 2)
     assert progress.best is not None
-    assert (progress.best.trial, progress.best.checkpoint_fold) == (0, 4)
+    assert progress.best.trial == 0
+    # Of whichever fold: a checkpoint is uploaded when the one before it is.
+    assert progress.best.checkpoint_fold in range(5)

@@ -157,6 +157,8 @@ def test_a_stopped_study_ends_tidily_and_skips_the_rounds_that_are_left(lab: Lab
     )
     run_id = lab.trigger(name)
     wait_for(lambda: trainings(lab), what="a training")
+    # Before there would be nothing to publish.
+    wait_for(lambda: lab.study(name, run_id).best is not None, what="a report")
     study = lab.study(name, run_id)
     lab.session.gateway.stop(study.id, "seen enough")
     assert lab.wait(name, run_id) == "success"
