@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
+from itertools import chain
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, by_priority, resume
-from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, rung_index, rung_steps
+from hpo_ops.schedulers.rungs import (
+    crossed_rungs,
+    next_rung,
+    no_rung,
+    rung_index,
+    rung_steps,
+)
 
 UntilStep = Callable[[Study, int], int]
 
@@ -54,7 +62,8 @@ class AshaPromoting:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        members = interrupted_members(study, self.rungs, free, self.until_step)
+        interrupted = rung_index(study, self.rungs).interrupted.values()
+        members = resume_interrupted(study, interrupted, free, self.until_step)
         for rung, number in self._promotable(study):
             if len(members) == free:
                 break
@@ -69,7 +78,7 @@ class AshaPromoting:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
         crossed = crossed_rungs(trial, self.rungs)
         if not crossed:
-            return Decision(Action.CONTINUE, f"no rung at step {trial.step}")
+            return no_rung(trial.step)
         rung, score = crossed[-1], trial.observations[-1].score
         ranking = rung_index(study, self.rungs).ranking(rung)
         rank, top = ranking.better_than(score) + 1, len(ranking) // self.eta
@@ -107,16 +116,10 @@ class AshaPromoting:
         return group
 
 
-def interrupted_members(
-    study: Study,
-    rungs: tuple[int, ...],
-    free: int,
-    until_step: UntilStep,
-    accepts: Callable[[Study, Trial], bool] = lambda *_: True,
+def resume_interrupted(
+    study: Study, interrupted: Iterable[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
     """Places for trials that were interrupted between rungs, and for those that never ran."""
-    index: RungIndex = rung_index(study, rungs)
-    trials = [trial for trial in index.interrupted.values() if accepts(study, trial)]
-    trials += study.in_state(TrialState.WAITING).values()
-    trials.sort(key=by_priority)
-    return [resume(trial, until_step(study, trial.step)) for trial in trials[:free]]
+    waiting = study.in_state(TrialState.WAITING).values()
+    first = nsmallest(free, chain(interrupted, waiting), key=by_priority)
+    return [resume(trial, until_step(study, trial.step)) for trial in first]
