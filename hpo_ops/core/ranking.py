@@ -63,10 +63,11 @@ class Ranking:
         gap = len(self._scores) if without is None else bisect_left(self._scores, without)
         position = q * (count - 1)
         low = int(position)
-        high = min(low + 1, count - 1)
         below = self._scores[low + (low >= gap)]
-        above = self._scores[high + (high >= gap)]
-        if position == low or below == above:
+        if position == low:
+            return below
+        above = self._scores[low + 1 + (low + 1 >= gap)]
+        if below == above:
             return below
         return below + (position - low) * (above - below) if math.isfinite(below) else below
 

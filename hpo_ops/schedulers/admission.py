@@ -41,7 +41,8 @@ class PaceIndex:
         steps = last.step - max(before, 0)
         if steps > 0:
             self._seconds.add(last.unit_seconds / steps)
-        self.furthest_seconds = max(self.furthest_seconds, trial.seconds)
+        if trial.seconds > self.furthest_seconds:
+            self.furthest_seconds = trial.seconds
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         """Nothing: time counts whatever became of a trial."""

@@ -55,9 +55,10 @@ class Asha:
         return fill_places(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps:
+        step = trial.step
+        if step >= self.max_steps:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
-        decision = no_rung(trial.step)
+        decision = no_rung(step)
         for rung in crossed_rungs(trial, self.rungs):
             decision = self._judge(study, trial, rung)
             if decision.action is Action.STOP:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -64,11 +64,10 @@ class AshaPromoting:
             return TrialGroup((), "no place is free")
         interrupted = rung_index(study, self.rungs).interrupted.values()
         members = resume_interrupted(study, interrupted, free, self.until_step)
-        for rung, number in self._promotable(study):
+        for rung, trial in self._promotable(study):
             if len(members) == free:
                 break
-            trial = study.trials[number]
-            reason = f"trial {number} is promoted from step {rung}"
+            reason = f"trial {trial.number} is promoted from step {rung}"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         group = add_new(study, members, free, self.until_step(study, 0))
         return group if group.members else self._last_resort(study, group)
@@ -91,15 +90,15 @@ class AshaPromoting:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def _promotable(self, study: Study) -> Iterator[tuple[int, int]]:
+    def _promotable(self, study: Study) -> Iterator[tuple[int, Trial]]:
         index = rung_index(study, self.rungs)
         for rung in reversed(self.rungs):
             ranking = index.ranking(rung)
             top = len(ranking) // self.eta
-            for score, number in index.paused_at(rung):
+            for score, _, trial in index.paused_at(rung):
                 if ranking.better_than(score) + 1 > top:
                     break
-                yield rung, number
+                yield rung, trial
 
     def _last_resort(self, study: Study, group: TrialGroup) -> TrialGroup:
         if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
@@ -108,18 +107,19 @@ class AshaPromoting:
             return group
         index = rung_index(study, self.rungs)
         for rung in reversed(self.rungs):
-            for _, number in index.paused_at(rung):
-                trial = study.trials[number]
-                reason = f"trial {number} is the best that waits and none is whole"
+            for _, _, trial in index.paused_at(rung):
+                reason = f"trial {trial.number} is the best that waits and none is whole"
                 member = resume(trial, self.until_step(study, trial.step), reason)
                 return TrialGroup((member,), "all have been started and none is whole")
         return group
 
 
 def resume_interrupted(
-    study: Study, interrupted: Iterable[Trial], free: int, until_step: UntilStep
+    study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
     """Places for trials that were interrupted between rungs, and for those that never ran."""
     waiting = study.in_state(TrialState.WAITING).values()
+    if not interrupted and not waiting:
+        return []
     first = nsmallest(free, chain(interrupted, waiting), key=by_priority)
     return [resume(trial, until_step(study, trial.step)) for trial in first]

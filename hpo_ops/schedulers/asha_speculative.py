@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,8 +54,9 @@ class AshaSpeculative:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        members = resume_interrupted(study, self.interrupted(study), free, self.until_step)
-        for trial in self._resumable(study):
+        cuts = self._cuts(study)
+        members = resume_interrupted(study, cuts.interrupted(), free, self.until_step)
+        for trial in cuts.waiting():
             if len(members) == free:
                 break
             reason = f"trial {trial.number} is above every cut again"
@@ -70,7 +70,7 @@ class AshaSpeculative:
         if missed is None:
             return NOT_BELOW
         place = f"{missed.score:g} at step {missed.rung}"
-        return Decision(Action.PAUSE, f"{place} is below the cut {missed.cut:g} of {missed.count}")
+        return Decision(Action.PAUSE, f"{place} is below the cut {missed.cut:g} of {missed.among}")
 
     def until_step(self, study: Study, step: int) -> int:
         """The last step of a segment that starts from a step."""
@@ -81,11 +81,6 @@ class AshaSpeculative:
     def interrupted(self, study: Study) -> list[Trial]:
         """Trials between two rungs that lost their place, rather than were paused there."""
         return self._cuts(study).interrupted()
-
-    def _resumable(self, study: Study) -> Iterator[Trial]:
-        cuts = self._cuts(study)
-        for rung in reversed(self.rungs):
-            yield from cuts.waiting_at(rung, study.trials)
 
     def _cuts(self, study: Study) -> CutIndex:
         return study.index(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hpo_ops.core import Trial, TrialState
@@ -18,14 +18,14 @@ class Shortfall(NamedTuple):
         rung: The lowest such rung.
         score: What the trial had there.
         cut: What it should have had.
-        count: Scores at the rung.
+        among: Scores at the rung.
         is_arriving: Whether the trial has just come there: its own score is not in the cut.
     """
 
     rung: int
     score: float
     cut: float
-    count: int
+    among: int
     is_arriving: bool
 
 
@@ -58,20 +58,28 @@ class CutIndex:
             is_arriving = rung in arriving
             needed = self._cut(rung, without=score) if is_arriving else cut
             if score < needed:
-                return Shortfall(rung, score, needed, len(self.rungs.ranking(rung)), is_arriving)
+                count = len(self.rungs.ranking(rung))
+                return Shortfall(rung, score, needed, count, is_arriving)
         return None
 
-    def waiting_at(self, rung: int, trials: Sequence[Trial]) -> Iterator[Trial]:
-        """Those of a study's trials that are paused at a rung, best first, until one is below."""
-        for _, number in self.rungs.paused_at(rung):
-            missed = self._missed.get(number)
-            if missed is not None and missed.count == len(self.rungs.ranking(missed.rung)):
-                return
-            missed = self.shortfall(trials[number])
-            if missed is not None:
-                self._missed[number] = missed
-                return
-            yield trials[number]
+    def waiting(self) -> Iterator[Trial]:
+        """Of each rung, the top one first, the paused trials, best first, until one is below."""
+        for rung in reversed(self._steps):
+            for _, _, trial in self.rungs.paused_at(rung):
+                if self._is_below(trial):
+                    break
+                yield trial
+
+    def _is_below(self, trial: Trial) -> bool:
+        """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
+        missed = self._missed.get(trial.number)
+        if missed is not None and missed.among == len(self.rungs.ranking(missed.rung)):
+            return True
+        missed = self.shortfall(trial)
+        if missed is None:
+            return False
+        self._missed[trial.number] = missed
+        return True
 
     def interrupted(self) -> list[Trial]:
         """Trials that are paused between two rungs and are above every cut."""
@@ -102,9 +110,11 @@ class CutIndex:
             self._look_again(trial)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        self._forget(trial)
+        if before is TrialState.PAUSED:
+            self._forget(trial)
         self.rungs.moved(trial, before)
-        self._look_again(trial)
+        if trial.state is TrialState.PAUSED:
+            self._look_again(trial)
 
     def _cut(self, rung: int, *, without: float | None = None) -> float:
         ranking = self.rungs.ranking(rung)

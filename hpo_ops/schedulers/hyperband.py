@@ -78,6 +78,8 @@ class Hyperband:
             for trial in waiting_trials(study, free)
         ]
         group = add_new(study, members, free, self.max_steps)
+        if not study.goal.at_barrier:
+            return group
         numbers = count(len(study.trials))
         return replace(
             group,
@@ -90,10 +92,11 @@ class Hyperband:
         )
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps:
+        step = trial.step
+        if step >= self.max_steps:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
         bracket = self.bracket_of(trial.number)
-        decision = no_rung(trial.step)
+        decision = no_rung(step)
         for rung in crossed_rungs(trial, self.brackets[bracket]):
             decision = self._judge(study, trial, bracket, rung)
             if decision.action is Action.STOP:

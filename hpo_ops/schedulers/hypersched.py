@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -75,6 +75,8 @@ class HyperSched:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
+        if study.goal.deadline_seconds is None:
+            return self.asha.next(study, free, now)
         left = study.goal.seconds_left(now)
         bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
         if left > 0 and should_start(left, bound):
@@ -95,7 +97,7 @@ class HyperSched:
         reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
         return TrialGroup(members, reason, dropped)
 
-    def _interrupted(self, study: Study) -> Iterable[Trial]:
+    def _interrupted(self, study: Study) -> Collection[Trial]:
         """Trials between two rungs that lost their place, rather than were paused there."""
         asha = self.asha
         if isinstance(asha, AshaSpeculative):
