@@ -44,9 +44,12 @@ class Lab:
     """A stack in a temporary folder, with no DAGs but those that are added; stopped at the end.
 
     DAGs that are added before it is entered are there at once.
+
+    Args:
+        tasks: How many tasks may run at once; by the number of cores when None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tasks: int | None = None) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="hpo-bench-"))
         self.dags = self.root / "dags"
         (self.dags / "studies").mkdir(parents=True)
@@ -58,7 +61,10 @@ class Lab:
             dags=self.dags,
             port=0,
             s3_port=0,
-            extra_environment={"XDG_RUNTIME_DIR": str(self._runtime)},
+            extra_environment={
+                "XDG_RUNTIME_DIR": str(self._runtime),
+                **({"AIRFLOW__CORE__PARALLELISM": str(tasks)} if tasks else {}),
+            },
         )
 
     def __enter__(self) -> Lab:

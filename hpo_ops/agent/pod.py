@@ -29,7 +29,10 @@ FINISH_SECONDS = 3600.0
 """To get the last checkpoint out, where nobody is in a hurry."""
 LEAVE_SECONDS = 45.0
 """The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
-LOG_SECONDS = 10.0
+LOG_SECONDS = 60.0
+"""To get the last lines out after that; a store that hangs keeps a trial no longer."""
+LEAVE_LOG_SECONDS = 10.0
+"""The same after SIGTERM."""
 TOOLS = ("cat", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
 RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
@@ -154,7 +157,7 @@ def run(segment: Segment) -> None:
         logger.exception("the agent failed")
         raise
     finally:
-        logs.finish(LOG_SECONDS)
+        logs.finish(LEAVE_LOG_SECONDS if agent.is_in_a_hurry else LOG_SECONDS)
 
 
 def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
+from airflow.sdk import DAG, Asset, AssetAlias, Param, ParamsDict, TaskGroup, TriggerRule
 
 from hpo_ops.airflow.operators import (
     PREPARE,
@@ -213,7 +213,6 @@ def _frame(
         schedule=None,
         catchup=False,
         default_args=RETRIES,
-        params=params,
         **arguments,
     ) as dag:
         prepare = PrepareOperator(task_id=PREPARE, config=config, problem=problem, runner=runner)
@@ -225,6 +224,8 @@ def _frame(
         )
         finalize = FinalizeOperator(task_id="finalize", result=publish.output)
         [prepare, *ends] >> publish >> finalize.as_teardown()
+    # Each task that is made with them keeps a copy, and checks it whenever the DAG is read.
+    dag.params = ParamsDict(params)
     return dag
 
 

@@ -41,17 +41,13 @@ class Cluster:
         secrets: list[LiveSecret] = []
         seen = set()
         for namespace in dict.fromkeys([self.default_namespace, *namespaces]):
-            try:
-                # Secrets first: one whose pod is made meanwhile then has it.
-                found = list(_pages(self.api.list_namespaced_secret, namespace))
-                pods += [
-                    _pod(item, now) for item in _pages(self.api.list_namespaced_pod, namespace)
-                ]
-            except Exception as error:  # noqa: BLE001, no right to, or no answer
-                why = getattr(error, "reason", None) or error
-                self.notes.append(f"pods in the namespace {namespace} cannot be seen: {why}")
+            # Secrets first: one whose pod is made meanwhile then has it.
+            found = self._list("secrets", self.api.list_namespaced_secret, namespace)
+            there = self._list("pods", self.api.list_namespaced_pod, namespace)
+            if there is None:
                 continue
-            secrets += [_secret(item, now) for item in found]
+            pods += [_pod(item, now) for item in there]
+            secrets += [_secret(item, now) for item in found or ()]
             seen.add(namespace)
         return ClusterPart(
             default_namespace=self.default_namespace,
@@ -59,6 +55,15 @@ class Cluster:
             pods=pods,
             secrets=secrets,
         )
+
+    def _list(self, what: str, list_some: Any, namespace: str) -> list[Any] | None:
+        """All there are; None, and a note, where they cannot be seen."""
+        try:
+            return list(_pages(list_some, namespace))
+        except Exception as error:  # noqa: BLE001, no right to, or no answer
+            why = getattr(error, "reason", None) or error
+            self.notes.append(f"{what} in the namespace {namespace} cannot be seen: {why}")
+            return None
 
     def delete_pod(self, name: str, namespace: str, *, is_forced: bool) -> None:
         """Deletes a pod, which may be gone already; the training saves before it goes."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from airflow.serialization.serialized_objects import DagSerialization
 
 from hpo_ops.airflow.factory import build_dag, build_dags, count_rounds
 from hpo_ops.airflow.running import RunningStudies
@@ -140,6 +142,14 @@ def test_the_form_has_the_studys_values_and_limits() -> None:
     assert "such as 2h" in (form["budget.wall"].description or "")
     for param in form.values():
         param.resolve()
+
+
+def test_the_form_is_in_its_dag_once_and_not_in_every_task() -> None:
+    study = parse_study(study_data(trials=20, parallelism=2), source="test")
+    read = json.dumps(DagSerialization.to_dict(build_dag(study)))
+    help_text = form_of(study)["parallelism"].description
+    assert help_text
+    assert read.count(json.dumps(help_text)) == 1
 
 
 def trigger(conf: dict[str, Any], **changes: Any) -> Any:

@@ -49,8 +49,14 @@ def page(lab: Lab) -> Iterator[playwright.Page]:
         browser.close()
 
 
+def run_ids(lab: Lab, dag_id: str) -> set[str]:
+    runs = lab.airflow.request("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"]
+    return {run["dag_run_id"] for run in runs}
+
+
 def test_the_demo_study_runs_by_the_trigger_button(lab: Lab, page: playwright.Page) -> None:
     lab.airflow.wait_for_dag("digits", seconds=PATIENCE)
+    earlier = run_ids(lab, "digits")
     page.goto(f"{lab.stack.url}/dags/digits")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
@@ -60,11 +66,7 @@ def test_the_demo_study_runs_by_the_trigger_button(lab: Lab, page: playwright.Pa
     trials.press("Tab")
     form.get_by_role("button", name="Trigger").click()
 
-    def newest() -> str | None:
-        runs = lab.airflow.request("GET", "/dags/digits/dagRuns")["dag_runs"]
-        return runs[0]["dag_run_id"] if runs else None
-
-    run_id = wait_for(newest, what="the DAG run")
+    (run_id,) = wait_for(lambda: run_ids(lab, "digits") - earlier, what="the DAG run")
     assert lab.wait("digits", run_id) == "success"
     study = lab.study("digits", run_id)
     assert study.trials == 4

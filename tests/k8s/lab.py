@@ -20,6 +20,7 @@ from hpo_ops.stack import Stack
 from tests.cluster.cluster import Cluster
 from tests.cluster.forward import Valve
 from tests.e2e.airflow import PATIENCE, Lab, wait_for
+from tests.k8s.rights import least_rights
 
 PROJECT = Path(__file__).resolve().parents[2]
 GPU = "nvidia.com/gpu"
@@ -216,15 +217,22 @@ def gpus(pod: V1Pod) -> int:
 
 @contextmanager
 def pod_lab(cluster: Cluster, namespace: str) -> Iterator[PodLab]:
-    """Starts a stack; afterwards nothing of it is left, here or in the cluster."""
+    """Starts a stack with the rights it needs; afterwards nothing of it is left, here or there."""
     folder = Path(tempfile.mkdtemp(prefix="hpo-k8s-"))
     for name in ("dags", "examples", "k8s_pod_templates"):
         shutil.copytree(
             PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
         )
+    with least_rights(cluster, namespace, folder / "kubeconfig") as kubeconfig:
+        yield from _run_stack(cluster, namespace, folder, kubeconfig)
+
+
+def _run_stack(
+    cluster: Cluster, namespace: str, folder: Path, kubeconfig: Path
+) -> Iterator[PodLab]:
     connection = {
         "conn_type": "kubernetes",
-        "extra": {"kube_config_path": str(cluster.kubeconfig), "namespace": namespace},
+        "extra": {"kube_config_path": str(kubeconfig), "namespace": namespace},
     }
     environment = {
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),

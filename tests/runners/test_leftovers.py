@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Never
 
 import pytest
 from kubernetes.client.exceptions import ApiException
@@ -52,7 +53,21 @@ def test_a_namespace_that_may_not_be_seen_is_said_and_does_not_hide_the_others()
     found = cluster.look(["far", "near"], NOW)
     assert found.namespaces == {"default", "near"}
     assert [pod.name for pod in found.pods] == ["p"]
-    assert cluster.notes == ["pods in the namespace far cannot be seen: Forbidden"]
+    assert cluster.notes[-1] == "pods in the namespace far cannot be seen: Forbidden"
+
+
+def test_pods_are_seen_where_secrets_may_not_be() -> None:
+    class Discreet(FakeKubernetes):
+        def list_namespaced_secret(self, namespace: str, **_: object) -> Never:
+            raise ApiException(status=403, reason="Forbidden")
+
+    kubernetes = Discreet()
+    kubernetes.add_pod("p", "s")
+    cluster = Cluster(kubernetes, "default")
+    found = cluster.look([], NOW)
+    assert [pod.name for pod in found.pods] == ["p"]
+    assert found.namespaces == {"default"}
+    assert cluster.notes == ["secrets in the namespace default cannot be seen: Forbidden"]
 
 
 def test_deleting_may_be_repeated() -> None:
