@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from heapq import heappush, heappushpop
 
 
 class Ranking:
@@ -62,13 +63,39 @@ class Ranking:
         gap = len(self._scores) if without is None else bisect_left(self._scores, without)
         position = q * (count - 1)
         low = int(position)
-        high = min(low + 1, count - 1)
         below = self._scores[low + (low >= gap)]
-        above = self._scores[high + (high >= gap)]
-        if position == low or below == above:
+        if position == low:
+            return below
+        above = self._scores[low + 1 + (low + 1 >= gap)]
+        if below == above:
             return below
         return below + (position - low) * (above - below) if math.isfinite(below) else below
 
     def top(self, count: int) -> list[float]:
         """The greatest scores, best first."""
         return self._scores[-count:][::-1] if count > 0 else []
+
+
+class RunningMedian:
+    """The median of numbers that keep coming: the lower and the upper half, each as a heap."""
+
+    def __init__(self) -> None:
+        self._lower: list[float] = []
+        """Negated, so that the greatest is on top; as many as in the upper half, or one more."""
+        self._upper: list[float] = []
+
+    def add(self, number: float) -> None:
+        if len(self._lower) == len(self._upper):
+            heappush(self._lower, -heappushpop(self._upper, number))
+        else:
+            heappush(self._upper, -heappushpop(self._lower, -number))
+
+    @property
+    def median(self) -> float | None:
+        """The middle one, or half way between the two in the middle; None without numbers."""
+        if not self._lower:
+            return None
+        below = -self._lower[0]
+        if len(self._lower) > len(self._upper):
+            return below
+        return below + 0.5 * (self._upper[0] - below)

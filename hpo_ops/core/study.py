@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Protocol, TypeVar, cast
 
 from hpo_ops.core.ranking import Ranking
-from hpo_ops.core.trial import Observation, Trial, TrialState
+from hpo_ops.core.trial import FINISHED, NO_UNIT, ONE_UNIT, Observation, Trial, TrialState
 from hpo_ops.protocol import ParamValue
 
 
@@ -115,7 +115,7 @@ class Study:
     @property
     def finished(self) -> int:
         """Trials that have ended, whichever way."""
-        return sum(len(self._by_state[state]) for state in TrialState if state.is_finished)
+        return sum(len(self._by_state[state]) for state in FINISHED)
 
     @property
     def unstarted(self) -> int:
@@ -186,9 +186,9 @@ class Study:
         trial.decided_step = decided_step
         self._by_state[state][number] = trial
         if state is not TrialState.RUNNING:
-            trial.width = Fraction(0)
+            trial.width = NO_UNIT
             trial.units = ()
-        if state.is_finished and not before.is_finished and trial is not self.best:
+        if state in FINISHED and before not in FINISHED and trial is not self.best:
             self.stale += 1
         for index in self._indexes.values():
             index.moved(trial, before)
@@ -198,7 +198,7 @@ class Study:
         self,
         number: int,
         *,
-        width: Fraction = Fraction(1),
+        width: Fraction = ONE_UNIT,
         units: tuple[int, ...] = (),
         group: int = 0,
     ) -> Trial:
@@ -213,7 +213,7 @@ class Study:
 
     def end_segment(self, number: int) -> None:
         """The trial's segment has ended: it holds nothing, whatever becomes of it."""
-        self.trials[number].width = Fraction(0)
+        self.trials[number].width = NO_UNIT
         self.trials[number].units = ()
 
     def record(
@@ -230,15 +230,17 @@ class Study:
         holds now, unless it is said; 1 for a trial that is not running.
         """
         trial = self.trials[number]
-        before = trial.observations[-1].step if trial.observations else -1
+        seen = trial.observations
+        before = seen[-1].step if seen else -1
         if step <= before:
             return False
         score = -math.inf if math.isnan(value) else self.goal.direction.to_score(value)
         if width is None:
-            width = trial.width or Fraction(1)
-        trial.observations.append(Observation(step, score, seconds, width))
+            width = trial.width or ONE_UNIT
+        observation = Observation(step, score, seconds, width)
+        seen.append(observation)
         trial.seconds += seconds
-        trial.unit_seconds += seconds * (width.numerator / width.denominator)
+        trial.unit_seconds += observation.unit_seconds
         if trial.best_score is None or score > trial.best_score:
             best = None if self.best is None else self.best.best_score
             trial.best_score = score
@@ -246,13 +248,13 @@ class Study:
             if best is None or score > best:
                 self.best = trial
                 self.stale = 0
-        for ranked in self._ranked_between(before, step):
-            self._rankings[ranked].add(score)
+        if self._ranked:
+            for ranked in self._ranked_between(before, step):
+                self._rankings[ranked].add(score)
         for index in self._indexes.values():
             index.reported(trial, before)
         return True
 
     def _ranked_between(self, before: int, step: int) -> Iterable[int]:
-        low = bisect_right(self._ranked, before) if self._ranked else 0
-        high = bisect_right(self._ranked, step)
-        return self._ranked[low:high] if low < high else ()
+        low = bisect_right(self._ranked, before)
+        return self._ranked[low : bisect_right(self._ranked, step, low)]

@@ -28,7 +28,11 @@ class TrialState(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        return self in (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+        return self in FINISHED
+
+
+FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED})
+NO_UNIT, ONE_UNIT = Fraction(0), Fraction(1)
 
 
 class Forecast(Protocol):
@@ -45,8 +49,16 @@ class Observation(NamedTuple):
     step: int
     score: float
     seconds: float
-    width: Fraction = Fraction(1)
+    width: Fraction = ONE_UNIT
     """Resources that the step was trained with."""
+
+    @property
+    def unit_seconds(self) -> float:
+        """The time it would have taken on one unit, at ideal scaling."""
+        width = self.width
+        if width is ONE_UNIT:
+            return self.seconds
+        return self.seconds * (width.numerator / width.denominator)
 
 
 @dataclass(slots=True)
@@ -63,7 +75,7 @@ class Trial:
     """Training time of all reported steps."""
     checkpoint_step: int = 0
     """Step of the newest whole checkpoint; 0 without one."""
-    width: Fraction = Fraction(0)
+    width: Fraction = NO_UNIT
     """Resources held now: whole GPUs, or a share of one; 0 when not running."""
     units: tuple[int, ...] = ()
     """The units it runs on, where an allocator places trials."""

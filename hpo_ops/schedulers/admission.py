@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from hpo_ops.core import Ranking, Study, Trial, TrialState
+from hpo_ops.core import Study, Trial, TrialState
+from hpo_ops.core.ranking import RunningMedian
 
 
 def admission_bound(
@@ -28,20 +29,20 @@ class PaceIndex:
 
     def __init__(self) -> None:
         self.furthest_seconds = 0.0
-        self._seconds = Ranking()
+        self._seconds = RunningMedian()
 
     @property
     def step_seconds(self) -> float | None:
         """Median time of a step on one unit; None before the first report."""
-        return self._seconds.quantile(0.5) if len(self._seconds) else None
+        return self._seconds.median
 
     def reported(self, trial: Trial, before: int) -> None:
         last = trial.observations[-1]
         steps = last.step - max(before, 0)
         if steps > 0:
-            width = last.width.numerator / last.width.denominator
-            self._seconds.add(last.seconds * width / steps)
-        self.furthest_seconds = max(self.furthest_seconds, trial.seconds)
+            self._seconds.add(last.unit_seconds / steps)
+        if trial.seconds > self.furthest_seconds:
+            self.furthest_seconds = trial.seconds
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         """Nothing: time counts whatever became of a trial."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import fill_places
-from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, rung_steps
+from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, no_rung, rung_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,20 +55,24 @@ class Asha:
         return fill_places(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps:
+        step = trial.step
+        if step >= self.max_steps:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
-        reason = f"no rung at step {trial.step}"
+        decision = no_rung(step)
         for rung in crossed_rungs(trial, self.rungs):
-            goes_on, reason = self._judge(study, trial, rung)
-            if not goes_on:
-                return Decision(Action.STOP, reason)
-        return Decision(Action.CONTINUE, reason)
+            decision = self._judge(study, trial, rung)
+            if decision.action is Action.STOP:
+                break
+        return decision
 
-    def _judge(self, study: Study, trial: Trial, rung: int) -> tuple[bool, str]:
+    def _judge(self, study: Study, trial: Trial, rung: int) -> Decision:
         ranking = study.ranking_at(rung)
         score = trial.score_at(rung)
         if score is None or len(ranking) < 3:
-            return True, f"fewer than two earlier results at step {rung}"
+            return Decision(Action.CONTINUE, f"fewer than two earlier results at step {rung}")
         rank = ranking.better_than(score) + 1
         top = max(1, len(ranking) // self.eta)
-        return rank <= top, f"rank {rank} of {len(ranking)} at step {rung}, top {top} go on"
+        return Decision(
+            Action.CONTINUE if rank <= top else Action.STOP,
+            f"rank {rank} of {len(ranking)} at step {rung}, top {top} go on",
+        )

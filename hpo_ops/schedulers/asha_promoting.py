@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
+from itertools import chain
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, by_priority, resume
-from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, rung_index, rung_steps
+from hpo_ops.schedulers.rungs import (
+    crossed_rungs,
+    next_rung,
+    no_rung,
+    rung_index,
+    rung_steps,
+)
 
 UntilStep = Callable[[Study, int], int]
 
@@ -54,12 +62,12 @@ class AshaPromoting:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        members = interrupted_members(study, self.rungs, free, self.until_step)
-        for rung, number in self._promotable(study):
+        interrupted = rung_index(study, self.rungs).interrupted.values()
+        members = resume_interrupted(study, interrupted, free, self.until_step)
+        for rung, trial in self._promotable(study):
             if len(members) == free:
                 break
-            trial = study.trials[number]
-            reason = f"trial {number} is promoted from step {rung}"
+            reason = f"trial {trial.number} is promoted from step {rung}"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         group = add_new(study, members, free, self.until_step(study, 0))
         return group if group.members else self._last_resort(study, group)
@@ -69,7 +77,7 @@ class AshaPromoting:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
         crossed = crossed_rungs(trial, self.rungs)
         if not crossed:
-            return Decision(Action.CONTINUE, f"no rung at step {trial.step}")
+            return no_rung(trial.step)
         rung, score = crossed[-1], trial.observations[-1].score
         ranking = rung_index(study, self.rungs).ranking(rung)
         rank, top = ranking.better_than(score) + 1, len(ranking) // self.eta
@@ -82,15 +90,15 @@ class AshaPromoting:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def _promotable(self, study: Study) -> Iterator[tuple[int, int]]:
+    def _promotable(self, study: Study) -> Iterator[tuple[int, Trial]]:
         index = rung_index(study, self.rungs)
         for rung in reversed(self.rungs):
             ranking = index.ranking(rung)
             top = len(ranking) // self.eta
-            for score, number in index.paused_at(rung):
+            for score, _, trial in index.paused_at(rung):
                 if ranking.better_than(score) + 1 > top:
                     break
-                yield rung, number
+                yield rung, trial
 
     def _last_resort(self, study: Study, group: TrialGroup) -> TrialGroup:
         if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
@@ -99,24 +107,19 @@ class AshaPromoting:
             return group
         index = rung_index(study, self.rungs)
         for rung in reversed(self.rungs):
-            for _, number in index.paused_at(rung):
-                trial = study.trials[number]
-                reason = f"trial {number} is the best that waits and none is whole"
+            for _, _, trial in index.paused_at(rung):
+                reason = f"trial {trial.number} is the best that waits and none is whole"
                 member = resume(trial, self.until_step(study, trial.step), reason)
                 return TrialGroup((member,), "all have been started and none is whole")
         return group
 
 
-def interrupted_members(
-    study: Study,
-    rungs: tuple[int, ...],
-    free: int,
-    until_step: UntilStep,
-    accepts: Callable[[Study, Trial], bool] = lambda *_: True,
+def resume_interrupted(
+    study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
     """Places for trials that were interrupted between rungs, and for those that never ran."""
-    index: RungIndex = rung_index(study, rungs)
-    trials = [trial for trial in index.interrupted.values() if accepts(study, trial)]
-    trials += study.in_state(TrialState.WAITING).values()
-    trials.sort(key=by_priority)
-    return [resume(trial, until_step(study, trial.step)) for trial in trials[:free]]
+    waiting = study.in_state(TrialState.WAITING).values()
+    if not interrupted and not waiting:
+        return []
+    first = nsmallest(free, chain(interrupted, waiting), key=by_priority)
+    return [resume(trial, until_step(study, trial.step)) for trial in first]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.asha_promoting import interrupted_members
+from hpo_ops.schedulers.asha_promoting import resume_interrupted
+from hpo_ops.schedulers.cuts import CutIndex
 from hpo_ops.schedulers.places import add_new, resume
-from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, rung_index, rung_steps
+from hpo_ops.schedulers.rungs import next_rung, rung_steps
+
+NOT_BELOW = Decision(Action.CONTINUE, "not below the cut of any rung that it passed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,24 +54,23 @@ class AshaSpeculative:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        members = interrupted_members(
-            study, self.rungs, free, self.until_step, self.is_above_every_cut
-        )
-        for number in self._resumable(study):
+        cuts = self._cuts(study)
+        members = resume_interrupted(study, cuts.interrupted(), free, self.until_step)
+        for trial in cuts.waiting():
             if len(members) == free:
                 break
-            trial = study.trials[number]
-            reason = f"trial {number} is above every cut again"
+            reason = f"trial {trial.number} is above every cut again"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         return add_new(study, members, free, self.until_step(study, 0))
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
-        shortfall = self._shortfall(study, trial)
-        if shortfall is not None:
-            return Decision(Action.PAUSE, shortfall)
-        return Decision(Action.CONTINUE, "not below the cut of any rung that it passed")
+        missed = self._cuts(study).shortfall(trial)
+        if missed is None:
+            return NOT_BELOW
+        place = f"{missed.score:g} at step {missed.rung}"
+        return Decision(Action.PAUSE, f"{place} is below the cut {missed.cut:g} of {missed.among}")
 
     def until_step(self, study: Study, step: int) -> int:
         """The last step of a segment that starts from a step."""
@@ -77,34 +78,12 @@ class AshaSpeculative:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def is_above_every_cut(self, study: Study, trial: Trial) -> bool:
-        """Whether the trial is not below the cut of any rung that it passed."""
-        return self._shortfall(study, trial) is None
+    def interrupted(self, study: Study) -> list[Trial]:
+        """Trials between two rungs that lost their place, rather than were paused there."""
+        return self._cuts(study).interrupted()
 
-    def _resumable(self, study: Study) -> Iterator[int]:
-        index = rung_index(study, self.rungs)
-        for rung in reversed(self.rungs):
-            for _, number in index.paused_at(rung):
-                if self._shortfall(study, study.trials[number]) is not None:
-                    break
-                yield number
-
-    def _shortfall(self, study: Study, trial: Trial) -> str | None:
-        """Which cut the trial is below, or None."""
-        index = rung_index(study, self.rungs)
-        arriving = crossed_rungs(trial, self.rungs)
-        step = trial.step
-        for rung in self.rungs:
-            if rung > step or rung >= self.max_steps:
-                return None
-            score = trial.score_at(rung)
-            if score is None:
-                return None
-            ranking = index.ranking(rung)
-            own = score if rung in arriving else None
-            if len(ranking) - (own is not None) < 2:
-                continue
-            cut = ranking.quantile(1 - 1 / self.eta, without=own)
-            if score < cut:
-                return f"{score:g} at step {rung} is below the cut {cut:g} of {len(ranking)}"
-        return None
+    def _cuts(self, study: Study) -> CutIndex:
+        return study.index(
+            ("cuts", self.min_steps, self.max_steps, self.eta),
+            lambda: CutIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta),
+        )

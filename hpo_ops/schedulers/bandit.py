@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary
+from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
 from hpo_ops.schedulers.places import fill_places
 
 
@@ -60,7 +60,7 @@ class Bandit:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if not is_at_boundary(trial, self.boundary):
-            return Decision(Action.CONTINUE, f"no boundary at step {trial.step}")
+            return no_boundary(trial.step)
         if study.best is None or study.best.best_score is None or trial.best_score is None:
             return Decision(Action.CONTINUE, "nothing to compare with")
         if trial is study.best:

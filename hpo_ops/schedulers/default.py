@@ -8,6 +8,8 @@ from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import fill_places
 
+GOES_ON = Decision(Action.CONTINUE, "every trial runs to its end")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Default:
@@ -35,4 +37,4 @@ class Default:
         return fill_places(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        return Decision(Action.CONTINUE, "every trial runs to its end")
+        return GOES_ON

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least, check_between
-from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary
+from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
 from hpo_ops.schedulers.places import fill_places
 
 
@@ -55,7 +55,7 @@ class EarlyTerm:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or not is_at_boundary(trial, self.boundary):
-            return Decision(Action.CONTINUE, f"no boundary at step {trial.step}")
+            return no_boundary(trial.step)
         if trial.forecast is None or study.best is None or study.best.best_score is None:
             return Decision(Action.CONTINUE, "no forecast, so no decision")
         best = study.best.best_score

@@ -10,7 +10,7 @@ from functools import cached_property
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import by_priority, resume_reason
-from hpo_ops.schedulers.rungs import next_rung, rung_steps
+from hpo_ops.schedulers.rungs import next_rung, no_rung, rung_steps
 
 
 class PausedIndex:
@@ -100,7 +100,7 @@ class Halving:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or trial.step not in self.rungs:
-            return Decision(Action.CONTINUE, f"no rung at step {trial.step}")
+            return no_rung(trial.step)
         return Decision(Action.PAUSE, f"waits for the others at step {trial.step}")
 
     def _start(self, study: Study, ready: Sequence[Trial], free: int) -> TrialGroup:

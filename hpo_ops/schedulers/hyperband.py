@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import count
+from itertools import accumulate, count
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, resume, waiting_trials
-from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, rung_steps
+from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, no_rung, rung_steps
 
 
 @cache
@@ -59,15 +60,15 @@ class Hyperband:
         rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
         return tuple(rungs[first:] for first in range(len(rungs)))
 
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The first trial after each bracket, before all begins anew."""
+        return tuple(accumulate(bracket_sizes(self.min_steps, self.max_steps, self.eta)))
+
     def bracket_of(self, number: int) -> int:
         """The bracket that a trial is in."""
-        sizes = bracket_sizes(self.min_steps, self.max_steps, self.eta)
-        place = number % sum(sizes)
-        bracket = 0
-        while place >= sizes[bracket]:
-            place -= sizes[bracket]
-            bracket += 1
-        return bracket
+        ends = self._ends
+        return bisect_right(ends, number % ends[-1])
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
@@ -77,6 +78,8 @@ class Hyperband:
             for trial in waiting_trials(study, free)
         ]
         group = add_new(study, members, free, self.max_steps)
+        if not study.goal.at_barrier:
+            return group
         numbers = count(len(study.trials))
         return replace(
             group,
@@ -89,21 +92,28 @@ class Hyperband:
         )
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps:
+        step = trial.step
+        if step >= self.max_steps:
             return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
         bracket = self.bracket_of(trial.number)
-        index = study.index(("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of))
-        reason = f"no rung at step {trial.step}"
+        decision = no_rung(step)
         for rung in crossed_rungs(trial, self.brackets[bracket]):
-            ranking = index.ranking(rung, bracket)
-            if len(ranking) < 3:
-                reason = f"fewer than two earlier results at step {rung} of bracket {bracket}"
-                continue
-            rank = ranking.better_than(trial.observations[-1].score) + 1
-            top = max(1, len(ranking) // self.eta)
-            reason = f"rank {rank} of {len(ranking)} at step {rung} of bracket {bracket}"
-            if rank > top:
-                return Decision(Action.STOP, f"{reason}, top {top} go on")
+            decision = self._judge(study, trial, bracket, rung)
+            if decision.action is Action.STOP:
+                break
+        return decision
+
+    def _judge(self, study: Study, trial: Trial, bracket: int, rung: int) -> Decision:
+        index = study.index(("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of))
+        ranking = index.ranking(rung, bracket)
+        place = f"at step {rung} of bracket {bracket}"
+        if len(ranking) < 3:
+            return Decision(Action.CONTINUE, f"fewer than two earlier results {place}")
+        rank = ranking.better_than(trial.observations[-1].score) + 1
+        top = max(1, len(ranking) // self.eta)
+        reason = f"rank {rank} of {len(ranking)} {place}"
+        if rank > top:
+            return Decision(Action.STOP, f"{reason}, top {top} go on")
         return Decision(Action.CONTINUE, reason)
 
     def _until_step(self, study: Study, number: int, step: int) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.admission import should_start, study_bound
 from hpo_ops.schedulers.asha import Asha
-from hpo_ops.schedulers.asha_promoting import AshaPromoting, interrupted_members
+from hpo_ops.schedulers.asha_promoting import AshaPromoting, resume_interrupted
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative
-from hpo_ops.schedulers.rungs import rung_steps
+from hpo_ops.schedulers.rungs import rung_index
 
 
 class Variant(StrEnum):
@@ -60,7 +61,7 @@ class HyperSched:
         check_at_least("eta", self.eta, 2)
 
     @cached_property
-    def asha(self) -> Scheduler:
+    def asha(self) -> Asha | AshaPromoting | AshaSpeculative:
         """The scheduler underneath."""
         kinds: dict[Variant, type[Asha] | type[AshaPromoting] | type[AshaSpeculative]] = {
             Variant.STOPPING: Asha,
@@ -74,16 +75,16 @@ class HyperSched:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
+        if study.goal.deadline_seconds is None:
+            return self.asha.next(study, free, now)
         left = study.goal.seconds_left(now)
         bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
         if left > 0 and should_start(left, bound):
             return self.asha.next(study, free, now)
-        rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
+        interrupted = self._interrupted(study)
         members = tuple(
             member
-            for member in interrupted_members(
-                study, rungs, free, lambda *_: self.max_steps, self._was_interrupted
-            )
+            for member in resume_interrupted(study, interrupted, free, lambda *_: self.max_steps)
             if left > 0 and member.trial is not None and study.trials[member.trial].step
         )
         kept = {member.trial for member in members}
@@ -96,10 +97,12 @@ class HyperSched:
         reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
         return TrialGroup(members, reason, dropped)
 
-    def _was_interrupted(self, study: Study, trial: Trial) -> bool:
-        """Whether a trial between two rungs lost its place, rather than was paused there."""
+    def _interrupted(self, study: Study) -> Collection[Trial]:
+        """Trials between two rungs that lost their place, rather than were paused there."""
         asha = self.asha
-        return not isinstance(asha, AshaSpeculative) or asha.is_above_every_cut(study, trial)
+        if isinstance(asha, AshaSpeculative):
+            return asha.interrupted(study)
+        return rung_index(study, asha.rungs).interrupted.values()
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if study.goal.seconds_left(now) <= 0:

@@ -17,7 +17,7 @@ from hpo_ops.core import (
 )
 from hpo_ops.core.options import check_at_least, check_between
 from hpo_ops.protocol import ParamValue
-from hpo_ops.schedulers.boundaries import is_at_boundary
+from hpo_ops.schedulers.boundaries import is_at_boundary, no_boundary
 from hpo_ops.schedulers.places import group_reason, resume, waiting_trials
 
 
@@ -78,7 +78,7 @@ class Pbt:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or not self._is_due(trial):
-            return Decision(Action.CONTINUE, f"no boundary at step {trial.step}")
+            return no_boundary(trial.step)
         live = sorted((t for t in self._live(study) if t.score is not None), key=_by_score)
         poor = int(len(live) * self.share)
         rank = live.index(trial) + 1 if trial in live else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 
 from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialGroup, TrialState
@@ -15,11 +16,11 @@ class CompletedIndex:
 
     def __init__(self) -> None:
         self.trials = 0
-        self._rankings: dict[int, Ranking] = {}
+        self._rankings: dict[int, Ranking] = defaultdict(Ranking)
 
     def ranking(self, step: int) -> Ranking:
         """The scores that completed trials reported at exactly this step."""
-        return self._rankings.get(step) or Ranking()
+        return self._rankings[step]
 
     def reported(self, trial: Trial, before: int) -> None:
         """Nothing: a trial counts once it is whole."""
@@ -28,7 +29,7 @@ class CompletedIndex:
         if trial.state is TrialState.COMPLETED and before is not TrialState.COMPLETED:
             self.trials += 1
             for seen in trial.observations:
-                self._rankings.setdefault(seen.step, Ranking()).add(seen.score)
+                self._rankings[seen.step].add(seen.score)
 
 
 def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least, check_between
-from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary
+from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
 from hpo_ops.schedulers.places import by_priority, group_reason, resume, resume_reason
 from hpo_ops.schedulers.slots import Division, chance_to_reach, divide_slots
 
@@ -104,7 +104,7 @@ class Pop:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or not is_at_boundary(trial, self.boundary):
-            return Decision(Action.CONTINUE, f"no boundary at step {trial.step}")
+            return no_boundary(trial.step)
         score = trial.observations[-1].score
         if self._is_killed(study, score):
             return Decision(

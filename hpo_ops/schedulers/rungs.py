@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
 
-from hpo_ops.core import Ranking, Study, Trial, TrialState
+from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialState
 
 
 @cache
@@ -46,6 +48,21 @@ def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
     return next((rung for rung in rungs if rung > step), max_steps)
 
 
+@lru_cache(maxsize=1024)
+def no_rung(step: int) -> Decision:
+    """The answer to a report that reaches no rung; most are like that, so it is made once."""
+    return Decision(Action.CONTINUE, f"no rung at step {step}")
+
+
+class Waiting(NamedTuple):
+    """A trial that is paused at a rung; the greatest is first in line."""
+
+    score: float
+    turn: int
+    """Its number, negated."""
+    trial: Trial
+
+
 class RungIndex:
     """Scores at each rung of each bracket, and who is paused where, kept up with the study.
 
@@ -59,28 +76,34 @@ class RungIndex:
         self._brackets = brackets
         self._bracket_of = bracket_of
         self._rankings = [{rung: Ranking() for rung in rungs} for rungs in brackets]
-        self._paused: list[dict[int, list[tuple[float, int]]]] = [
+        self._scores: dict[int, list[float]] = defaultdict(list)
+        self._paused: list[dict[int, list[Waiting]]] = [
             {rung: [] for rung in rungs} for rungs in brackets
         ]
         self.interrupted: dict[int, Trial] = {}
         """Trials that are paused between two rungs, by number."""
-        self._waits: dict[int, tuple[int, tuple[float, int]]] = {}
+        self._waits: dict[int, tuple[int, Waiting]] = {}
 
     def ranking(self, rung: int, bracket: int = 0) -> Ranking:
         """The scores that trials of a bracket first had at or after a rung."""
         return self._rankings[bracket][rung]
 
-    def paused_at(self, rung: int, bracket: int = 0) -> Iterator[tuple[float, int]]:
-        """Score and number of each trial that waits at a rung, best first, then by number."""
-        for score, number in reversed(self._paused[bracket][rung]):
-            yield score, -number
+    def scores(self, number: int) -> Sequence[float]:
+        """The scores that a trial first had at or after the rungs that it passed, in order."""
+        return self._scores[number]
+
+    def paused_at(self, rung: int, bracket: int = 0) -> Iterator[Waiting]:
+        """The trials that wait at a rung, best first, then by number."""
+        return reversed(self._paused[bracket][rung])
 
     def reported(self, trial: Trial, before: int) -> None:
         bracket = self._bracket_of(trial.number)
         rungs = self._brackets[bracket]
-        step = trial.step
-        for rung in rungs[bisect_left(rungs, before + 1) : bisect_right(rungs, step)]:
-            self._rankings[bracket][rung].add(trial.observations[-1].score)
+        last = trial.observations[-1]
+        scores = self._scores[trial.number]
+        while len(scores) < len(rungs) and rungs[len(scores)] <= last.step:
+            self._rankings[bracket][rungs[len(scores)]].add(last.score)
+            scores.append(last.score)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         if before is TrialState.PAUSED:
@@ -92,7 +115,9 @@ class RungIndex:
                 self.interrupted[trial.number] = trial
                 return
             score = trial.score_at(crossed[-1])
-            entry = (trial.observations[-1].score if score is None else score, -trial.number)
+            entry = Waiting(
+                trial.observations[-1].score if score is None else score, -trial.number, trial
+            )
             insort(self._paused[bracket][crossed[-1]], entry)
             self._waits[trial.number] = (crossed[-1], entry)
 

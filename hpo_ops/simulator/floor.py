@@ -9,12 +9,12 @@ from fractions import Fraction
 
 from hpo_ops.allocators import changes_of
 from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
+from hpo_ops.core.trial import ONE_UNIT
 from hpo_ops.simulator.agenda import Agenda, Kind
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.replay import Interval
 from hpo_ops.simulator.traces import TrialTrace
 
-ONE = Fraction(1)
 LogLine = tuple[float, str, int | None, int, str]
 
 
@@ -30,7 +30,7 @@ class Segment:
     until: int
     whole: int
     member: Member
-    width: Fraction = ONE
+    width: Fraction = ONE_UNIT
     speed: float = 1.0
     units: tuple[int, ...] = ()
     started: float = 0.0
@@ -101,7 +101,7 @@ class Floor:
     def take(self, segment: Segment, now: float) -> None:
         """Starts a segment, or queues it until the allocator has placed it."""
         if self._allocator is None:
-            self._start(segment, ONE, (), now)
+            self._start(segment, ONE_UNIT, (), now)
         else:
             self.queued[segment.number] = segment
 
@@ -173,7 +173,7 @@ class Floor:
             cluster.start_seconds if trial.segments == 1 else cluster.resume_seconds
         )
         segment.width, segment.units = width, units
-        segment.speed = 1.0 if width is ONE else cluster.speed(width)
+        segment.speed = 1.0 if width is ONE_UNIT else cluster.speed(width)
         segment.started = now + cluster.turnover_seconds if now else now
         segment.from_step = segment.step
         self._versions = segment.version = self._versions + 1

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core import Direction, Goal, Ranking, Study, TrialState
+from hpo_ops.core.ranking import RunningMedian
 
 scores = st.lists(st.floats(-5, 5), min_size=1, max_size=40)
 reports = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.floats(-1, 1)), max_size=80)
@@ -35,6 +36,16 @@ def test_a_quantile_lies_between_its_neighbours(values: list[float], q: float) -
     low = math.floor(q * (len(values) - 1))
     high = ordered[min(low + 1, len(values) - 1)]
     assert ordered[low] - 1e-12 <= ranking.quantile(q) <= high + 1e-12
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1))
+def test_a_running_median_is_the_half_quantile(values: list[float]) -> None:
+    running, ranking = RunningMedian(), Ranking()
+    assert running.median is None
+    for value in values:
+        running.add(value)
+        ranking.add(value)
+        assert running.median == ranking.quantile(0.5)
 
 
 def test_a_quantile_interpolates() -> None:

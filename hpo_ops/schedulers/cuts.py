@@ -1,0 +1,134 @@
+"""Cuts: the quantile of the scores at a rung that a trial must not be below."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hpo_ops.core import Trial, TrialState
+from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs
+
+
+class Shortfall(NamedTuple):
+    """That a trial is below the cut of a rung.
+
+    Attributes:
+        rung: The lowest such rung.
+        score: What the trial had there.
+        cut: What it should have had.
+        among: Scores at the rung.
+        is_arriving: Whether the trial has just come there: its own score is not in the cut.
+    """
+
+    rung: int
+    score: float
+    cut: float
+    among: int
+    is_arriving: bool
+
+
+class CutIndex:
+    """The cut of each rung, and which paused trials are above every cut, kept up.
+
+    A paused trial that is below a cut is not looked at again before that cut has changed, so that
+    a question costs what has changed and not what waits.
+    """
+
+    def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
+        self.rungs = RungIndex((rungs,), lambda _: 0)
+        self._steps = rungs
+        self._judged = tuple(rung for rung in rungs if rung < max_steps)
+        self._quantile = quantile
+        self._cuts = [-math.inf] * len(rungs)
+        """The cut of each rung; below every score while it has less than two."""
+        self._missed: dict[int, Shortfall] = {}
+        """The cut that a paused trial was below when it was last looked at, by number."""
+        self._above: dict[int, Trial] = {}
+        """Interrupted trials by number that were above every cut, or were not looked at yet."""
+        self._below: dict[int, list[tuple[float, int]]] = {rung: [] for rung in rungs}
+        """Score and number of the other interrupted trials, by the rung whose cut they missed."""
+
+    def shortfall(self, trial: Trial) -> Shortfall | None:
+        """The first cut that the trial is below; None where it is above every cut."""
+        arriving = crossed_rungs(trial, self._steps)
+        scores = self.rungs.scores(trial.number)
+        for rung, score, cut in zip(self._judged, scores, self._cuts, strict=False):
+            is_arriving = rung in arriving
+            needed = self._cut(rung, without=score) if is_arriving else cut
+            if score < needed:
+                count = len(self.rungs.ranking(rung))
+                return Shortfall(rung, score, needed, count, is_arriving)
+        return None
+
+    def waiting(self) -> Iterator[Trial]:
+        """Of each rung, the top one first, the paused trials, best first, until one is below."""
+        for rung in reversed(self._steps):
+            for _, _, trial in self.rungs.paused_at(rung):
+                if self._is_below(trial):
+                    break
+                yield trial
+
+    def _is_below(self, trial: Trial) -> bool:
+        """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
+        missed = self._missed.get(trial.number)
+        if missed is not None and missed.among == len(self.rungs.ranking(missed.rung)):
+            return True
+        missed = self.shortfall(trial)
+        if missed is None:
+            return False
+        self._missed[trial.number] = missed
+        return True
+
+    def interrupted(self) -> list[Trial]:
+        """Trials that are paused between two rungs and are above every cut."""
+        for below, cut in zip(self._below.values(), self._cuts, strict=True):
+            while below and below[-1][0] >= cut:
+                number = below.pop()[1]
+                del self._missed[number]
+                self._above[number] = self.rungs.interrupted[number]
+        found = []
+        for trial in list(self._above.values()):
+            missed = self.shortfall(trial)
+            if missed is None:
+                found.append(trial)
+            elif not missed.is_arriving:
+                del self._above[trial.number]
+                insort(self._below[missed.rung], (missed.score, trial.number))
+                self._missed[trial.number] = missed
+        return found
+
+    def reported(self, trial: Trial, before: int) -> None:
+        scores = self.rungs.scores(trial.number)
+        passed = len(scores)
+        self.rungs.reported(trial, before)
+        for place in range(passed, len(scores)):
+            self._cuts[place] = self._cut(self._steps[place])
+        if trial.number in self._missed:
+            self._forget(trial)
+            self._look_again(trial)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        if before is TrialState.PAUSED:
+            self._forget(trial)
+        self.rungs.moved(trial, before)
+        if trial.state is TrialState.PAUSED:
+            self._look_again(trial)
+
+    def _cut(self, rung: int, *, without: float | None = None) -> float:
+        ranking = self.rungs.ranking(rung)
+        if len(ranking) - (without is not None) < 2:
+            return -math.inf
+        return ranking.quantile(self._quantile, without=without)
+
+    def _forget(self, trial: Trial) -> None:
+        self._above.pop(trial.number, None)
+        missed = self._missed.pop(trial.number, None)
+        if missed is not None and trial.number in self.rungs.interrupted:
+            below = self._below[missed.rung]
+            del below[bisect_left(below, (missed.score, trial.number))]
+
+    def _look_again(self, trial: Trial) -> None:
+        if trial.number in self.rungs.interrupted:
+            self._above[trial.number] = trial
