@@ -6,8 +6,9 @@ EXTRAS := airflow,curves,examples,plots,stack
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_LINKS := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)")
-# Tests that start servers take both cores of a small machine: these run one after the other.
 WORKERS ?= auto
+# Tests against a real stack wait as much as they work: with two stacks two cores are busy.
+STACKS ?= 2
 PYTEST := $(BIN)/python -m pytest
 # Without byte code, importing Airflow takes each process 14 s of CPU instead of 4.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,7 +49,7 @@ test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
 test-e2e: install browser ## Runs the tests against a real stack
-	$(PYTEST) --durations=15 -m "e2e and not k8s"
+	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadfile
 
 test-k8s: install ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	@$(BIN)/python -m tests.cluster build --if-possible
