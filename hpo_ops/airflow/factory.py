@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.sdk import DAG, Asset, AssetAlias, Param, ParamsDict, TaskGroup, TriggerRule
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
+from airflow.sdk.definitions.param import ParamsDict
 
 from hpo_ops.airflow.operators import (
     PREPARE,
