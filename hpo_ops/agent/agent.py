@@ -36,6 +36,8 @@ HEARTBEAT_SECONDS = 3.0
 MAX_DELAY_SECONDS = 5.0
 UNHEARD = "the platform did not take its reports in time: it goes on from its last checkpoint"
 REFUSED = "the platform gave this segment to someone else"
+REFUSALS = (GatewayRefusedError, LookupError, ValueError)
+"""Answers that do not change by asking again."""
 
 
 class Agent:
@@ -254,7 +256,7 @@ class Agent:
                 del self._announcements[0]
         except GatewayUnreachableError as error:
             self._hold_up(error)
-        except GatewayRefusedError as error:
+        except REFUSALS as error:
             self._give_up(error)
         else:
             self._delay = 0.0
@@ -264,8 +266,8 @@ class Agent:
         self._try_at = self._clock() + self._delay
         logger.warning("the gateway is away, trying again in %.1f s: %s", self._delay, error)
 
-    def _give_up(self, error: GatewayRefusedError) -> None:
-        logger.warning("the gateway refused: %s", error)
+    def _give_up(self, error: Exception) -> None:
+        logger.warning("the gateway refused: %s: %s", type(error).__name__, error)
         self._is_refused = True
         if self._uploader is not None:
             self._uploader.close()
@@ -317,7 +319,7 @@ class Agent:
                 ending = self._gateway.finish(result, self._batch, provenance)
             except GatewayUnreachableError as error:
                 self._hold_up(error)
-            except GatewayRefusedError as error:
+            except REFUSALS as error:
                 self._give_up(error)
             else:
                 self._batch = []

@@ -287,12 +287,15 @@ def test_a_bad_report_stops_the_training_and_fails_the_trial(
     assert bench.gateway.results == [result]
 
 
-def test_a_refused_agent_stops_the_training_and_sends_nothing_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refusal", [GatewayRefusedError, LookupError, ValueError])
+def test_a_refused_agent_stops_the_training_and_sends_nothing_more(
+    tmp_path: Path, refusal: type[Exception]
+) -> None:
     store = Store()
     bench = Bench(tmp_path, upload=store)
 
     def refuse() -> None:
-        raise GatewayRefusedError("not yours")
+        raise refusal("not yours")
 
     bench.gateway.fail = refuse
     bench.report(1)
