@@ -12,6 +12,7 @@ from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import USERNAME, Settings
 
+EXECUTOR = "hpo_ops.airflow.executor.RevokingLocalExecutor"
 # A port on which nothing ever listens. Logs are read from the shared folder.
 _NO_PORT = "1"
 
@@ -44,6 +45,9 @@ def airflow_environment(
             "scheduler_idle_sleep_time": "0.1",
             # A worker that was killed is missed after this long, and its task tried again.
             "task_instance_heartbeat_timeout": "90",
+            # The same for a worker that was killed before its task began.
+            "task_queued_timeout": "120",
+            "task_queued_timeout_check_interval": "15",
             # The same for the tasks of a scheduler that was killed.
             "scheduler_health_check_threshold": "20",
             "orphaned_tasks_check_interval": "30",
@@ -83,7 +87,7 @@ def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str
     return {
         "dags_folder": str(settings.dags),
         "plugins_folder": str(settings.plugins),
-        "executor": "LocalExecutor",
+        "executor": EXECUTOR,
         "parallelism": str(max(4, 2 * (os.cpu_count() or 1))),
         "load_examples": "False",
         "dags_are_paused_at_creation": "False",
