@@ -36,6 +36,7 @@ HEARTBEAT_SECONDS = 3.0
 MAX_DELAY_SECONDS = 5.0
 UNHEARD = "the platform did not take its reports in time: it goes on from its last checkpoint"
 REFUSED = "the platform gave this segment to someone else"
+NOT_TAKEN = "the platform does not take what it sends"
 REFUSALS = (GatewayRefusedError, LookupError, ValueError)
 """Answers that do not change by asking again."""
 
@@ -85,7 +86,7 @@ class Agent:
         self._announcements: list[Checkpoint] = []
         self._control = Control()
         self._failure: str | None = None
-        self._is_refused = False
+        self._refusal: str | None = None
         self._ending: Ending | None = None
         self._delay = 0.0
         self._give_up_at = self._hurry_until = math.inf
@@ -105,7 +106,7 @@ class Agent:
     @property
     def is_refused(self) -> bool:
         """Whether the gateway refused the token: nothing more is sent."""
-        return self._is_refused
+        return self._refusal is not None
 
     @property
     def ending(self) -> Ending | None:
@@ -186,16 +187,16 @@ class Agent:
 
     @property
     def _is_held_up(self) -> bool:
-        return self._is_refused or self._clock() < self._try_at
+        return self.is_refused or self._clock() < self._try_at
 
     @property
     def _has_reports_waiting(self) -> bool:
-        return bool(self._batch or self._announcements) and not self._is_refused
+        return bool(self._batch or self._announcements) and not self.is_refused
 
     @property
     def _has_work(self) -> bool:
         is_uploading = self._uploader is not None and not self._uploader.is_idle
-        return self._has_reports_waiting or (is_uploading and not self._is_refused)
+        return self._has_reports_waiting or (is_uploading and not self.is_refused)
 
     @property
     def _is_more_than_one_message(self) -> bool:
@@ -221,7 +222,7 @@ class Agent:
     def _look_at_checkpoints(self) -> None:
         steps = self._workspace.complete_steps()
         uploading = None
-        if self._uploader is not None and not self._is_refused:
+        if self._uploader is not None and not self.is_refused:
             if steps and steps[-1] > self._assignment.from_step:
                 self._uploader.offer(steps[-1])
             uploading = self._uploader.uploading
@@ -268,10 +269,11 @@ class Agent:
 
     def _give_up(self, error: Exception) -> None:
         logger.warning("the gateway refused: %s: %s", type(error).__name__, error)
-        self._is_refused = True
+        is_taken_away = isinstance(error, GatewayRefusedError)
+        self._refusal = REFUSED if is_taken_away else f"{NOT_TAKEN}: {error}"
         if self._uploader is not None:
             self._uploader.close()
-        self._write_control(Control(action=Action.STOP, reason=REFUSED))
+        self._write_control(Control(action=Action.STOP, reason=self._refusal))
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
@@ -298,8 +300,8 @@ class Agent:
             return Result(
                 outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
             )
-        if self._is_refused or len(self._batch) >= BATCH:
-            reason = REFUSED if self._is_refused else UNHEARD
+        if self.is_refused or len(self._batch) >= BATCH:
+            reason = self._refusal or UNHEARD
             return Result(outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code)
         return conclude(
             exit_code,
@@ -314,7 +316,7 @@ class Agent:
 
     def _tell(self, result: Result) -> None:
         provenance = self._facts.gather()
-        while not self._is_refused:
+        while not self.is_refused:
             try:
                 ending = self._gateway.finish(result, self._batch, provenance)
             except GatewayUnreachableError as error:

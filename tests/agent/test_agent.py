@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.agent import REFUSED, UNHEARD
+from hpo_ops.agent.agent import NOT_TAKEN, REFUSED, UNHEARD
 from hpo_ops.checkpoints import BadCheckpointError
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.protocol import (
@@ -287,27 +287,34 @@ def test_a_bad_report_stops_the_training_and_fails_the_trial(
     assert bench.gateway.results == [result]
 
 
-@pytest.mark.parametrize("refusal", [GatewayRefusedError, LookupError, ValueError])
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        (GatewayRefusedError("not yours"), REFUSED),
+        (LookupError("no such segment"), f"{NOT_TAKEN}: no such segment"),
+        (ValueError("step is -1"), f"{NOT_TAKEN}: step is -1"),
+    ],
+)
 def test_a_refused_agent_stops_the_training_and_sends_nothing_more(
-    tmp_path: Path, refusal: type[Exception]
+    tmp_path: Path, refusal: Exception, reason: str
 ) -> None:
     store = Store()
     bench = Bench(tmp_path, upload=store)
 
     def refuse() -> None:
-        raise refusal("not yours")
+        raise refusal
 
     bench.gateway.fail = refuse
     bench.report(1)
     bench.agent.pump()
     assert bench.agent.is_refused
-    assert read_control(bench.workspace.control) == Control(action=Action.STOP, reason=REFUSED)
+    assert read_control(bench.workspace.control) == Control(action=Action.STOP, reason=reason)
     bench.gateway.fail = lambda: None
     bench.save(1)
     bench.report(2)
     result = bench.agent.finish(0)
     assert result.outcome is Outcome.PREEMPTED
-    assert result.reason == REFUSED
+    assert result.reason == reason
     assert bench.gateway.posts == []
     assert bench.gateway.results == []
     assert store.steps == []
