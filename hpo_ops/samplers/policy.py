@@ -16,6 +16,8 @@ _REAL = torch.float64
 _NEVER = -1e4
 """Log probability of bins that only other parameters have; an infinity has no gradient."""
 _MOMENT, _SQUARE, _TINY = 0.9, 0.999, 1e-8
+# The tensors are tiny: threads that wait for each other would take seven times as long.
+torch.set_num_threads(1)
 
 
 class Policy:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 
 from hpo_ops.client import Turn
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
+from tests.databases import fresh_database
 from tests.gateway.web import SECRET, begin, mounted
 
 
@@ -29,20 +29,14 @@ def web(studies: Studies) -> TestClient:
 
 
 @pytest.fixture(scope="module")
-def lasting(postgres: URL) -> Iterator[Studies]:
+def lasting(postgres: URL, template: str) -> Iterator[Studies]:
     """One ledger for all tests that need no fresh one."""
-    admin = create_engine(postgres, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text("CREATE DATABASE lasting_gateway"))
-    url = postgres.set(database="lasting_gateway")
-    ledger = Ledger.open(url.render_as_string(hide_password=False))
-    with ledger.engine.begin() as connection:
-        set_capacity(connection, "local", 1000)
-    yield Studies(ledger, SECRET)
-    ledger.engine.dispose()
-    with admin.connect() as connection:
-        connection.execute(text("DROP DATABASE lasting_gateway WITH (FORCE)"))
-    admin.dispose()
+    with fresh_database(postgres, template) as address:
+        ledger = Ledger.open(address)
+        with ledger.engine.begin() as connection:
+            set_capacity(connection, "local", 1000)
+        yield Studies(ledger, SECRET)
+        ledger.engine.dispose()
 
 
 @pytest.fixture(scope="module")

@@ -32,35 +32,35 @@ def differences(url: str) -> list[Any]:
     return list(found)
 
 
-def test_migrations_make_what_the_metadata_says(database: str) -> None:
-    assert differences(database)  # an empty database is not it
-    engine = create_engine(database)
+def test_migrations_make_what_the_metadata_says(empty_database: str) -> None:
+    assert differences(empty_database)  # an empty database is not it
+    engine = create_engine(empty_database)
     migrate(engine)
     engine.dispose()
-    assert differences(database) == []
+    assert differences(empty_database) == []
 
 
-def test_migrating_again_changes_nothing(database: str) -> None:
-    engine = create_engine(database)
+def test_migrating_again_changes_nothing(empty_database: str) -> None:
+    engine = create_engine(empty_database)
     migrate(engine)
     migrate(engine)
     engine.dispose()
-    assert differences(database) == []
+    assert differences(empty_database) == []
 
 
-def test_several_may_migrate_at_once(database: str) -> None:
+def test_several_may_migrate_at_once(empty_database: str) -> None:
     def open_and_migrate(_: int) -> None:
-        engine = create_engine(database)
+        engine = create_engine(empty_database)
         migrate(engine)
         engine.dispose()
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(open_and_migrate, range(6)))
-    assert differences(database) == []
+    assert differences(empty_database) == []
 
 
-def test_the_ledger_leaves_the_public_schema_to_optuna(database: str) -> None:
-    engine = create_engine(database)
+def test_the_ledger_leaves_the_public_schema_to_optuna(empty_database: str) -> None:
+    engine = create_engine(empty_database)
     migrate(engine)
     assert inspect(engine).get_table_names(schema="public") == []
     assert "events" in inspect(engine).get_table_names(schema=SCHEMA)
