@@ -20,7 +20,7 @@ from hpo_ops.agent.restoring import restore_checkpoint, with_signs_of_life
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
-from hpo_ops.protocol import Assignment, Workspace
+from hpo_ops.protocol import SIDECAR_VARIABLE, Assignment, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ FINISH_SECONDS = 3600.0
 """To get the last checkpoint out, where nobody is in a hurry."""
 LEAVE_SECONDS = 45.0
 """The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
+ALL_OUT = "all_out"
+"""A file that says that nothing of the training is left to bring home."""
 LOG_SECONDS = 60.0
 """To get the last lines out after that; a store that hangs keeps a trial no longer."""
 LEAVE_LOG_SECONDS = 10.0
@@ -49,6 +51,7 @@ class Segment:
     logs: Logs
     gateway: SegmentClient
     code: str | None
+    is_sidecar: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Segment:
@@ -68,6 +71,7 @@ class Segment:
                 environment["HPO_GATEWAY_URL"], environment[TOKEN_VARIABLE], assignment.segment
             ),
             code=environment.get("HPO_CODE") or None,
+            is_sidecar=bool(environment.get(SIDECAR_VARIABLE)),
         )
 
     def log_to(self, name: str) -> None:
@@ -139,8 +143,9 @@ def run(segment: Segment) -> None:
     )
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """The pod is told to go: the training got the same signal, and saves."""
-        agent.hurry(assignment.grace_seconds + LEAVE_SECONDS)
+        """The pod is told to go: the training got the same signal, and saves, or has saved."""
+        saving = 0.0 if segment.is_sidecar else assignment.grace_seconds
+        agent.hurry(saving + LEAVE_SECONDS)
 
     signal.signal(signal.SIGTERM, leave)
     training = ContainerTraining(workspace, grace_seconds=assignment.grace_seconds)
@@ -158,6 +163,10 @@ def run(segment: Segment) -> None:
         raise
     finally:
         logs.finish(LEAVE_LOG_SECONDS if agent.is_in_a_hurry else LOG_SECONDS)
+        if training.has_ended:
+            (workspace.root / ALL_OUT).touch()
+    while segment.is_sidecar and not agent.is_in_a_hurry:
+        time.sleep(POLL_SECONDS)
 
 
 def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:

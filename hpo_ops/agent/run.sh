@@ -57,4 +57,14 @@ while kill -0 $tee 2>/dev/null && [ $tries -lt 20 ]; do # unless something keeps
 done
 echo $code >"$hpo/exit_code.new"
 mv "$hpo/exit_code.new" "$hpo/exit_code"
+# Kubernetes ends a native sidecar as soon as this container has ended: it ends when the agent has
+# brought everything home, or is in a hurry anyway. After an hour the agent gives up by itself.
+if [ -n "${HPO_AGENT_IS_SIDECAR:-}" ]; then
+    trap 'exit $code' TERM INT
+    tries=0
+    while [ ! -e "$hpo/all_out" ] && [ ! -e "$hpo/told_to_go" ] && [ $tries -lt 20000 ]; do
+        sleep 0.2
+        tries=$((tries + 1))
+    done
+fi
 exit $code

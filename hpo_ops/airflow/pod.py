@@ -263,9 +263,14 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     @cached_property
     def server_version(self) -> tuple[int, int]:
         """Major and minor version of the cluster."""
-        found = kubernetes.VersionApi(self.client.api_client).get_code()
-        digits = "".join(filter(str.isdigit, found.minor))
-        return int(found.major), int(digits)
+        return read_server_version(self.client)
+
+
+def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
+    """Major and minor version of a cluster; some clouds write the minor one as `34+`."""
+    found = kubernetes.VersionApi(api.api_client).get_code()
+    digits = "".join(filter(str.isdigit, found.minor))
+    return int(found.major), int(digits)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ only: the SDK that training code imports knows nothing else.
 from hpo_ops.protocol.directory import (
     DIRECTORY_VARIABLE,
     MARKER,
+    SIDECAR_VARIABLE,
     ReportReader,
     Workspace,
     read_control,
@@ -48,6 +49,7 @@ __all__ = [
     "MAX_REASON",
     "MAX_STEP",
     "OUT_OF_MEMORY",
+    "SIDECAR_VARIABLE",
     "VERSION",
     "Action",
     "Assignment",

@@ -9,6 +9,9 @@ from pathlib import Path
 from hpo_ops.protocol.messages import Assignment, Control, ProtocolError, Report
 
 DIRECTORY_VARIABLE = "HPO_DIR"
+SIDECAR_VARIABLE = "HPO_AGENT_IS_SIDECAR"
+"""Set in pods whose agent is a native sidecar: Kubernetes starts it again when it leaves, and
+tells it to go only when the training's container has ended, which therefore waits for it."""
 MARKER = "COMPLETE"
 """Name of the empty file that says that a checkpoint folder is whole; written last."""
 

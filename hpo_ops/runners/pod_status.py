@@ -89,7 +89,7 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
         return failure
     containers = _terminated(status.container_statuses)
     has_ended = status.phase in ("Succeeded", "Failed") or (
-        TRAINING in containers and _agent_has_ended(status, containers)
+        TRAINING in containers and _agent_has_ended(status)
     )
     if has_ended:
         return _read_end(pod, containers)
@@ -114,12 +114,11 @@ def telling_reason(before: str, now: str) -> str:
     return before if is_told else now
 
 
-def _agent_has_ended(status: Any, containers: dict[str, Any]) -> bool:
+def _agent_has_ended(status: Any) -> bool:
     """The pod's end is the agent's end: it has the last checkpoint to bring home."""
-    if AGENT in containers:
-        return True
-    # Where it is a native sidecar, Kubernetes ends it after the training, and then the pod.
-    return all(item.name != AGENT for item in status.container_statuses or ())
+    # Where it is a native sidecar, it is among the init containers.
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return all(item.name != AGENT or AGENT in _terminated([item]) for item in statuses)
 
 
 def _is_lost(pod: Any, now: datetime) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpo_ops.config import Pod, Resources
-from hpo_ops.protocol import DIRECTORY_VARIABLE, Assignment
+from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
 
 Spec = dict[str, Any]
 
@@ -209,7 +209,12 @@ def _empty_dir(resources: Resources) -> Spec:
 
 
 def _training_container(plan: SegmentPod, shares: int) -> Spec:
-    environment = {DIRECTORY_VARIABLE: WORKSPACE, **_torchrun(plan.resources), **plan.environment}
+    environment = {
+        DIRECTORY_VARIABLE: WORKSPACE,
+        **_sidecar(plan),
+        **_torchrun(plan.resources),
+        **plan.environment,
+    }
     container: Spec = {
         "name": TRAINING,
         "image": plan.image,
@@ -259,6 +264,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         "HPO_GATEWAY_URL": plan.gateway_url,
         "HPO_STUDY_KEY": plan.key,
         "HPO_CODE": plan.code or "",
+        **_sidecar(plan),
     }
     return {
         "name": name,
@@ -275,6 +281,11 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         # Why it failed then stands in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _sidecar(plan: SegmentPod) -> dict[str, str]:
+    """Who leaves first, for the training's script and for the agent."""
+    return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
 
 
 def _variables(values: Mapping[str, str]) -> list[Spec]:

@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.pod import Segment, restore, run
+from hpo_ops.agent.pod import ALL_OUT, Segment, restore, run
 from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
 from hpo_ops.protocol import MARKER, Assignment, Report, Workspace
 from tests.gateways import FakeGateway
@@ -130,3 +132,33 @@ def test_an_agent_that_fails_leaves_its_log_and_that_of_the_training(
         run(segment)
     logs = {ref.container: b"".join(segment.logs.read(ref)) for ref in segment.logs.all()}
     assert logs["training"] == b"epoch 1\n"
+
+
+def test_a_native_sidecar_stays_until_it_is_told_to_go(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes would start it again; a file tells the training that it may go."""
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
+    root = tmp_path / "hpo"
+    root.mkdir()
+    segment = replace(a_segment(root, code, until_step=1), is_sidecar=True)
+    restore(segment)
+    segment.workspace.reports.write_text(Report(step=1, metrics={"m": 0.5}).to_json() + "\n")
+    (root / "exit_code").write_text("0")
+    results: list[object] = []
+
+    def tell() -> None:
+        while not (root / ALL_OUT).exists():
+            time.sleep(0.02)
+        results.extend(segment.gateway.results)  # type: ignore[attr-defined]  # the fake's
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        run(segment)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    teller.join()
+    assert len(results) == 1  # before it said that all is out

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import hpo_ops.agent
+from hpo_ops.agent.pod import ALL_OUT
 from hpo_ops.agent.training import KILL_SECONDS, ContainerTraining
-from hpo_ops.protocol import Action, Control, Workspace
+from hpo_ops.protocol import SIDECAR_VARIABLE, Action, Control, Workspace
 
 RUN = Path(hpo_ops.agent.__file__).with_name("run.sh")
 SAVES = """
@@ -43,10 +44,10 @@ class Container:
         self.training = ContainerTraining(self.workspace, grace_seconds=10)
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, program: str) -> subprocess.Popen[bytes]:
+    def start(self, program: str, **variables: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             ["sh", str(RUN), sys.executable, "-c", program],
-            env={**os.environ, "HPO_DIR": str(self.workspace.root)},
+            env={**os.environ, "HPO_DIR": str(self.workspace.root), **variables},
             start_new_session=True,
             stdout=subprocess.PIPE,
         )
@@ -54,9 +55,9 @@ class Container:
         wait_for(lambda: self.training.has_started)
         return process
 
-    def start_and_wait(self, program: str) -> subprocess.Popen[bytes]:
+    def start_and_wait(self, program: str, **variables: str) -> subprocess.Popen[bytes]:
         """Returns when the training has said that it is up."""
-        process = self.start(program)
+        process = self.start(program, **variables)
         log = self.workspace.log
         wait_for(lambda: log.exists() and "up" in log.read_text())
         return process
@@ -155,3 +156,34 @@ def test_a_training_that_may_go_on_after_all_is_left_alone(container: Container)
     container.training.check(Control(), now=5.0)
     container.training.check(Control(action=Action.PAUSE, reason="wait"), now=11.0)
     assert not (container.workspace.root / "signal").exists()
+
+
+SIDECAR = {SIDECAR_VARIABLE: "1"}
+
+
+def test_a_container_beside_a_native_sidecar_stays_until_all_is_out(container: Container) -> None:
+    process = container.start("raise SystemExit(3)", **SIDECAR)
+    wait_for(lambda: container.training.has_ended)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    (container.workspace.root / ALL_OUT).touch()
+    assert process.wait(timeout=10) == 3
+
+
+def test_a_container_that_waits_for_a_sidecar_leaves_when_it_is_told_to_go(
+    container: Container,
+) -> None:
+    process = container.start("raise SystemExit(0)", **SIDECAR)
+    wait_for(lambda: container.training.has_ended)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    # It had come to its end by itself.
+    assert not container.training.was_told_to_go
+
+
+def test_a_training_that_is_told_to_go_leaves_before_its_sidecar(container: Container) -> None:
+    """Which is told only then, and has the rest of the time."""
+    process = container.start_and_wait(SAVES, **SIDECAR)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    assert container.training.was_told_to_go

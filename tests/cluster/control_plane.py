@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.layout import HOST
+from tests.cluster.layout import HOST, Cache
 from tests.cluster.machine import Program, Specification
 from tests.cluster.pki import Authority
 
@@ -23,10 +23,13 @@ TOLERATION_SECONDS = 3
 class ControlPlane:
     """The control plane of the cluster that has its state in one folder."""
 
-    run: Path
-    programs: Path
+    cache: Cache
     api_port: int
     etcd_port: int
+
+    @property
+    def run(self) -> Path:
+        return self.cache.run
 
     @property
     def server(self) -> str:
@@ -72,7 +75,7 @@ class ControlPlane:
         clients = f"http://{LOOPBACK}:{self.etcd_port}"
         peers = f"http://{LOOPBACK}:{self.etcd_port + 1}"
         return (
-            str(self.programs / "etcd"),
+            str(self.cache.program("etcd")),
             f"--data-dir={self.folder / 'etcd' / 'data'}",
             f"--listen-client-urls={clients}",
             f"--advertise-client-urls={clients}",
@@ -84,7 +87,7 @@ class ControlPlane:
     def _api_server(self) -> tuple[str, ...]:
         pki = self._pki
         return (
-            str(self.programs / "kube-apiserver"),
+            str(self.cache.program("kube-apiserver")),
             f"--etcd-servers=http://{LOOPBACK}:{self.etcd_port}",
             f"--bind-address={LOOPBACK}",
             f"--secure-port={self.api_port}",
@@ -111,7 +114,7 @@ class ControlPlane:
     def _controllers(self) -> tuple[str, ...]:
         pki = self._pki
         return (
-            str(self.programs / "kube-controller-manager"),
+            str(self.cache.program("kube-controller-manager")),
             *self._client_options(),
             f"--service-account-private-key-file={pki / 'sa.key'}",
             f"--root-ca-file={pki / 'ca.crt'}",
@@ -123,14 +126,14 @@ class ControlPlane:
         )
 
     def _scheduler(self) -> tuple[str, ...]:
-        return (str(self.programs / "kube-scheduler"), *self._client_options())
+        return (str(self.cache.program("kube-scheduler")), *self._client_options())
 
     def _client_options(self) -> tuple[str, ...]:
         return (
             f"--kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
             # They serve nothing but figures about themselves.
-            "--port=0",
+            *(["--port=0"] if self.cache.version < (1, 23) else []),
             "--secure-port=0",
             "--kube-api-qps=100",
             "--kube-api-burst=200",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,6 +33,9 @@ POOL_LABEL = "hpo-ops/pool"
 GPU = "nvidia.com/gpu"
 GPU_TAINT = f"{GPU}=present:NoSchedule"
 SPOT_TAINT = "hpo-ops/spot=true:NoSchedule"
+
+OTHER_PROGRAMS = "HPO_CLUSTER_PROGRAMS"
+"""Names a folder with programs of another Kubernetes, or another etcd or containerd, to run."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,16 @@ class Cache:
         """The programs, named by the recipe that builds them."""
         return self.root / f"kubernetes-{_hash_files('packages.sh', 'kubernetes.sh')}"
 
+    def program(self, name: str) -> Path:
+        """A program: that of the user's folder where it has one, else the one that was built."""
+        other = Path(os.environ.get(OTHER_PROGRAMS) or "/nowhere") / name
+        return other if other.is_file() else self.kubernetes / "bin" / name
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Which Kubernetes it is."""
+        return _version(self.program("kubelet"))
+
     @property
     def images(self) -> Path:
         """The images without hpo_ops, unpacked in a store of containerd's."""
@@ -106,6 +122,15 @@ class Cache:
 def extra_requirements() -> tuple[str, ...]:
     """Returns what else to put into the image: `HPO_CLUSTER_PACKAGES`, separated by spaces."""
     return tuple(os.environ.get("HPO_CLUSTER_PACKAGES", "").split())
+
+
+@cache
+def _version(kubelet: Path) -> tuple[int, int]:
+    said = subprocess.run([kubelet, "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"v(\d+)\.(\d+)", said.stdout)
+    if found is None:
+        raise ValueError(f"{kubelet} --version does not say which it is: {said.stdout!r}")
+    return int(found[1]), int(found[2])
 
 
 def _hash_files(*names: str) -> str:

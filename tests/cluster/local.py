@@ -151,8 +151,7 @@ class LocalCluster:
         host.make_cgroups(NODES)
         host.make_bridge(NODES)
         plane = ControlPlane(
-            run=self._cache.run,
-            programs=self._cache.kubernetes / "bin",
+            cache=self._cache,
             api_port=choose_port(16443),
             etcd_port=choose_port(16450, offsets=(0, 1)),
         )

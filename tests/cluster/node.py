@@ -91,8 +91,8 @@ class NodeMachine:
         return self.folder / "covers" / name.strip("/").replace("/", "-")
 
     def _containerd(self) -> tuple[str, ...]:
-        program = self.cache.kubernetes / "bin" / "containerd"
-        return (str(program), "--config", str(self.folder / "containerd.toml"))
+        program = str(self.cache.program("containerd"))
+        return (program, "--config", str(self.folder / "containerd.toml"))
 
     def _containerd_settings(self) -> str:
         return containerd_settings(
@@ -112,7 +112,7 @@ class NodeMachine:
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        BinaryName = "{self.cache.kubernetes / "bin" / "runc"}"
+        BinaryName = "{self.cache.program("runc")}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{self.cache.kubernetes / "cni"}"
     conf_dir = "{self.folder / "cni"}"
@@ -140,12 +140,12 @@ class NodeMachine:
     def _kubelet(self) -> tuple[str, ...]:
         taints = ",".join(self.node.taints)
         return (
-            str(self.cache.kubernetes / "bin" / "kubelet"),
+            str(self.cache.program("kubelet")),
             f"--config={self.folder / 'kubelet.json'}",
             f"--kubeconfig={self.kubeconfig}",
             f"--root-dir={self.folder / 'kubelet'}",
             f"--cert-dir={self.folder / 'kubelet' / 'pki'}",
-            "--container-runtime=remote",
+            *(["--container-runtime=remote"] if self.cache.version < (1, 24) else []),
             f"--container-runtime-endpoint=unix://{self.socket}",
             f"--hostname-override={self.node.name}",
             f"--node-ip={self.node.address}",

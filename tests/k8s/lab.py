@@ -8,12 +8,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from kubernetes.client import V1Pod
 
+from hpo_ops.airflow.pod import read_server_version
 from hpo_ops.checkpoints import Logs
 from hpo_ops.client import Progress, TrialSummary
 from hpo_ops.stack import Stack
@@ -42,6 +44,11 @@ class PodLab(Lab):
         self.cluster = cluster
         self.namespace = namespace
         self.api = cluster.api()
+
+    @cached_property
+    def server_version(self) -> tuple[int, int]:
+        """Which Kubernetes it is."""
+        return read_server_version(self.api)
 
     def pause_dag(self, dag_id: str, *, is_paused: bool = True) -> None:
         """Switches a DAG off, or on."""

@@ -55,7 +55,8 @@ def evict(lab: PodLab, study: str) -> None:
     """Asks for a study's pod to go as `kubectl drain` does."""
     (pod,) = lab.pods(study)
     target = {"name": pod.metadata.name, "namespace": lab.namespace}
-    body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": target}
+    version = "policy/v1" if lab.server_version >= (1, 22) else "policy/v1beta1"
+    body = {"apiVersion": version, "kind": "Eviction", "metadata": target}
     lab.api.create_namespaced_pod_eviction(body=body, **target)
 
 

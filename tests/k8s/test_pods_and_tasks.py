@@ -110,7 +110,7 @@ def a_store_that_hangs_holds_up_neither_the_training_nor_its_reports(lab: PodLab
         run_id = lab.trigger(name)
         study = lab.wait_for_step(name, run_id, 1)
         valve.close()
-        wait_for(lambda: has_ended(lab.pods(name)[0], TRAINING), what="the training's end")
+        wait_for(lambda: has_said_all(lab, name, run_id), what="the training's end")
         wait_for(lambda: lab.trials(study)[0].step == 9, what="the last report", seconds=10)
         # The training is over; the trial is not, since its checkpoint is not in the store.
         assert not has_ended(lab.pods(name)[0], AGENT)
@@ -274,8 +274,16 @@ def find_trial_tasks(lab: PodLab, name: str, run_id: str) -> list[dict[str, Any]
     return [item for item in lab.instances(name, run_id) if item["task_id"] == "trial"]
 
 
+def has_said_all(lab: PodLab, name: str, run_id: str) -> bool:
+    return ALL_STEPS in lab.task_log(name, run_id, "trial", map_index=0)
+
+
 def has_ended(pod: V1Pod, container: str) -> bool:
-    statuses = pod.status.container_statuses or ()
+    # A native sidecar is among the init containers.
+    statuses = (
+        *(pod.status.container_statuses or ()),
+        *(pod.status.init_container_statuses or ()),
+    )
     return any(item.name == container and item.state.terminated for item in statuses)
 
 

@@ -43,6 +43,7 @@ def a_pod(
     agent: k8s.V1ContainerState | None = None,
     restore: k8s.V1ContainerState | None = None,
     packages: k8s.V1ContainerState | None = None,
+    sidecar: k8s.V1ContainerState | None = None,
     told_at: datetime | None = None,
     conditions: list[k8s.V1PodCondition] | None = None,
     **status: Any,
@@ -63,7 +64,10 @@ def a_pod(
         status=k8s.V1PodStatus(
             phase=phase,
             container_statuses=statuses(base=base, agent=agent),
-            init_container_statuses=statuses(restore=restore, packages=packages),
+            init_container_statuses=[
+                *statuses(restore=restore, packages=packages),
+                *statuses(agent=sidecar),  # a native one
+            ],
             conditions=conditions,
             **status,
         ),
@@ -221,3 +225,12 @@ def test_a_pod_says_what_the_name_of_its_image_stood_for(
         status.image_id = image_id if status.name == "base" else "sha256:of-the-agent"
     assert image_digest(pod) == digest
     assert image_digest(None) is None
+
+
+@pytest.mark.parametrize("state", [RUNNING, waits("CrashLoopBackOff")])
+def test_a_native_sidecar_is_waited_for_as_well(state: k8s.V1ContainerState) -> None:
+    """It may still be bringing the last checkpoint home, or be started again to do so."""
+    over = ended(0, "Completed")
+    assert read_status(a_pod("Running", base=over, sidecar=state), NOW).phase is Phase.RUNNING
+    assert read_status(a_pod("Running", base=over, sidecar=over), NOW).phase is Phase.ENDED
+    assert read_status(a_pod("Succeeded", base=over, sidecar=state), NOW).phase is Phase.ENDED

@@ -71,6 +71,12 @@ def test_a_cluster_that_knows_sidecars_gets_the_agent_as_one() -> None:
     assert [item["name"] for item in spec["initContainers"]] == ["restore", "agent"]
     assert spec["initContainers"][1]["restartPolicy"] == "Always"
     assert [item["name"] for item in spec["containers"]] == ["base"]
+    # Who leaves first is another one then: both are told.
+    agent, base = spec["initContainers"][1], spec["containers"][0]
+    assert variables(agent)["HPO_AGENT_IS_SIDECAR"] == "1"
+    assert variables(base)["HPO_AGENT_IS_SIDECAR"] == "1"
+    for beside in build()["spec"]["containers"]:
+        assert "HPO_AGENT_IS_SIDECAR" not in variables(beside)
 
 
 def test_packages_are_installed_in_the_trainings_image() -> None:
