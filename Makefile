@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-e2e test-k8s cluster-up cluster-down check format bench browser constraints clean
+.PHONY: help install demo up down status test test-fast test-e2e test-k8s cluster-up cluster-down check format bench browser buildah constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 test-e2e: install browser ## Runs the tests against a real stack
 	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadfile
 
-test-k8s: install ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
+test-k8s: install buildah ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	@$(BIN)/python -m tests.cluster build --if-possible
 	$(PYTEST) --durations=15 -m k8s tests/k8s
 
@@ -73,6 +73,15 @@ format: install ## Formats the code
 
 bench: install ## Runs the benchmarks
 	$(BIN)/python -m benchmarks
+
+buildah: # The test of `hpo build` needs something that builds images; without it is skipped
+	@command -v buildah >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing buildah for the test of hpo build"; \
+			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -qq --no-install-recommends buildah; } >/dev/null 2>&1 || \
+				echo "buildah could not be installed by apt-get: the test of hpo build is skipped"; \
+		fi; }
 
 browser: # The tests of the UI need chromium; without it they are skipped
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \

@@ -22,6 +22,7 @@ from hpo_ops.runners.pods import training_image
 
 BUILDERS = {"docker": "build", "podman": "build", "buildah": "bud"}
 """Programs that build images, in the order of preference, and how each calls it."""
+HAS_USER = "python -c 'import pwd; pwd.getpwuid(1000)'"
 PIP = ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"]
 
 
@@ -33,6 +34,10 @@ def build(
     base: Annotated[
         str | None,
         typer.Option(help="Image to start from; by default that of the study, or the platform's."),
+    ] = None,
+    with_: Annotated[
+        str | None,
+        typer.Option("--with", help=f"{', '.join(BUILDERS)}; by default the first that is here."),
     ] = None,
     is_pushed: Annotated[bool, typer.Option("--push", help="Push it; needs --tag.")] = False,
     is_printed: Annotated[
@@ -55,7 +60,7 @@ def build(
         print(text, end="")
         return
     name = tag or default_tag(study.name, folder)
-    builder = find_builder()
+    builder = find_builder(with_)
     with tempfile.TemporaryDirectory(prefix="hpo-build-") as place:
         recipe, context = Path(place, "Dockerfile"), Path(place, "code")
         recipe.write_text(text, encoding="utf-8")
@@ -76,7 +81,7 @@ def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
         f"# The image of the study {study.name}, as `hpo build` makes it.",
         f"FROM {base}",
         "USER root",
-        "RUN getent passwd 1000 >/dev/null || useradd --create-home --uid 1000 hpo",
+        f"RUN {HAS_USER} 2>/dev/null || useradd --create-home --uid 1000 hpo",
         "WORKDIR /srv/code",
         "COPY --chown=1000:1000 . .",
         *([f"RUN {json.dumps([*PIP, *packages])}"] if packages else []),
@@ -92,17 +97,23 @@ def default_tag(name: str, folder: Path) -> str:
     return f"{plain}:{hash_code(folder)[:12]}"
 
 
-def find_builder() -> str:
+def find_builder(wanted: str | None) -> str:
     """A program that builds images.
 
+    Args:
+        wanted: Its name; None takes the first that is here.
+
     Raises:
-        CommandError: None is here.
+        CommandError: It is not here, or none is.
     """
-    for name in BUILDERS:
+    if wanted is not None and wanted not in BUILDERS:
+        raise CommandError(f"--with is {wanted!r}, but must be one of {', '.join(BUILDERS)}")
+    names = [wanted] if wanted else list(BUILDERS)
+    for name in names:
         if found := shutil.which(name):
             return found
     raise CommandError(
-        f"there is nothing here to build images with: {', '.join(BUILDERS)} were looked for in "
+        f"there is nothing here to build images with: {', '.join(names)} looked for in "
         "PATH; --print writes the Dockerfile for a machine that has one"
     )
 

@@ -76,7 +76,8 @@ def test_the_dockerfile_has_the_base_the_packages_the_code_and_a_plain_user(
     assert lines[1:] == [
         "FROM team/base:1",
         "USER root",
-        "RUN getent passwd 1000 >/dev/null || useradd --create-home --uid 1000 hpo",
+        "RUN python -c 'import pwd; pwd.getpwuid(1000)' 2>/dev/null || "
+        "useradd --create-home --uid 1000 hpo",
         "WORKDIR /srv/code",
         "COPY --chown=1000:1000 . .",
         'RUN ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", '
@@ -133,7 +134,19 @@ def test_an_image_is_pushed_under_the_name_that_was_given(folder: Path, tmp_path
 def test_without_a_builder_it_says_what_was_looked_for(folder: Path, tmp_path: Path) -> None:
     error = build(write_study(tmp_path)).exception
     assert isinstance(error, CommandError)
-    assert "docker, podman, buildah were looked for" in str(error)
+    assert "docker, podman, buildah looked for" in str(error)
+
+
+def test_a_builder_can_be_named(folder: Path, tmp_path: Path) -> None:
+    for name in ("docker", "buildah"):
+        add_builder(folder, name)
+    file = write_study(tmp_path)
+    assert build(file, "--with", "buildah").exit_code == 0
+    assert notes(folder)[0]["words"][0] == "bud"
+    unknown = build(file, "--with", "kaniko").exception
+    assert str(unknown) == "--with is 'kaniko', but must be one of docker, podman, buildah"
+    missing = build(file, "--with", "podman").exception
+    assert "podman looked for" in str(missing)
 
 
 def test_a_builder_that_fails_fails_the_command(folder: Path, tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ class LocalCluster:
             self._machine(node).import_image(kept)
         return name
 
+    def export_image(self, name: str, archive: Path) -> None:
+        """Writes an image that the nodes have as an OCI archive."""
+        self._machine(NODES[0]).export_image(name, archive)
+
+    def import_image(self, archive: Path, *, node: str) -> None:
+        """Gives a node an image, as a pull from a registry would."""
+        self._machine(_node(node)).import_image(archive)
+
     def lose(self, name: str) -> None:
         """Ends a node at once, with all its pods; Kubernetes has to find out by itself."""
         end_machines(self._cache.run, machine=_node(name).name)

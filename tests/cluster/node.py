@@ -87,6 +87,10 @@ class NodeMachine:
         """Gives the node an image."""
         import_image(archive, programs=self.cache.kubernetes / "bin", socket=self.socket)
 
+    def export_image(self, name: str, archive: Path) -> None:
+        """Writes an image that the node has as an OCI archive."""
+        ctr(self.cache.kubernetes / "bin", self.socket, "export", str(archive), name)
+
     def _own(self, name: str) -> Path:
         return self.folder / "covers" / name.strip("/").replace("/", "-")
 
@@ -207,15 +211,20 @@ disabled_plugins = {json.dumps(names)}
 
 def import_image(archive: Path, *, programs: Path, socket: Path) -> None:
     """Imports an image into the namespace of Kubernetes."""
+    ctr(programs, socket, "import", str(archive))
+
+
+def ctr(programs: Path, socket: Path, verb: str, *words: str) -> None:
+    """Does something with an image of Kubernetes'."""
     address = ["--address", str(socket), "--namespace", "k8s.io"]
     done = subprocess.run(
-        [programs / "ctr", *address, "images", "import", archive],
+        [programs / "ctr", *address, "images", verb, *words],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{archive.name} could not be imported: {done.stderr.strip()}")
+        raise RuntimeError(f"{verb} of {' '.join(words)} failed: {done.stderr.strip()}")
 
 
 def copy_store(source: Path, target: Path) -> None:

@@ -21,6 +21,8 @@ from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
 
 TRAINING = Path(__file__).parent / "training"
+SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30"}
+"""For stacks of tests, which say when there is something new to read."""
 PATIENCE = 400.0
 """Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
@@ -50,6 +52,25 @@ class Lab:
 
     def add_study(self, name: str, **changes: Any) -> str:
         """Drops a study file in; returns when its DAG has appeared."""
+        self.write_study(name, **changes)
+        self.wait_for_study(name)
+        return name
+
+    def wait_for_study(self, name: str) -> None:
+        """Lets Airflow read the studies until it has the DAG of one."""
+        give_up_at = time.monotonic() + PATIENCE
+        while True:
+            self._read_studies_now()
+            try:
+                self.airflow.wait_for_dag(name, seconds=5)
+            except CommandError:
+                if time.monotonic() > give_up_at:
+                    raise
+            else:
+                return
+
+    def write_study(self, name: str, **changes: Any) -> Path:
+        """Drops a study file in."""
         data: dict[str, Any] = {
             "name": name,
             "code": str(TRAINING),
@@ -65,12 +86,10 @@ class Lab:
         }
         path = self.stack.dags / "studies" / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data), encoding="utf-8")
-        self._read_studies_now()
-        self.airflow.wait_for_dag(name, seconds=PATIENCE)
-        return name
+        return path
 
     def _read_studies_now(self) -> None:
-        """Asks Airflow to read the studies again, which it does by itself every 10 s."""
+        """Asks Airflow to read the studies again, which it does by itself now and then."""
         with contextlib.suppress(LookupError, CommandError):  # not read yet, or asked already
             token = self.airflow.request("GET", "/dags/hpo_study")["file_token"]
             self.airflow.request("PUT", f"/parseDagFile/{token}")
@@ -95,7 +114,8 @@ class Lab:
             state: str = self.airflow.run_state(name, run_id)
             return state if state in ("success", "failed") else None
 
-        state: str = wait_for(ended, seconds=seconds, what=f"the end of {name} {run_id}")
+        what = f"the end of {name} {run_id}"
+        state: str = wait_for(ended, seconds=seconds, what=what, every=0.5)
         if state == "failed":
             for task in ("prepare", "publish"):
                 print(task, "of", name, "says:", self.airflow.failure_of(name, run_id, task))

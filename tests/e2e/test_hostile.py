@@ -82,7 +82,7 @@ def test_a_study_outlives_what_happens_to_its_file(lab: Lab) -> None:
     _file(lab, "has_a_new_name").write_text(
         yaml.safe_dump({**data, "name": "has_a_new_name"}), encoding="utf-8"
     )
-    lab.airflow.wait_for_dag("has_a_new_name", seconds=400)
+    lab.wait_for_study("has_a_new_name")
     for name, run_id in ((broken, broken_run), (renamed, renamed_run)):
         assert lab.wait(name, run_id) == "success"
         assert lab.study(name, run_id).counts["completed"] == 6

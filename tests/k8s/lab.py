@@ -21,7 +21,7 @@ from hpo_ops.client import Progress, TrialSummary
 from hpo_ops.stack import Stack
 from tests.cluster.cluster import Cluster
 from tests.cluster.forward import Valve
-from tests.e2e.airflow import PATIENCE, Lab, wait_for
+from tests.e2e.airflow import PATIENCE, SELDOM, Lab, wait_for
 from tests.k8s.rights import least_rights
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -245,6 +245,7 @@ def _run_stack(
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
         "HPO_AGENT_IMAGE": cluster.images.python,
         "HPO_POD_HOST": cluster.host or "",
+        **SELDOM,
     }
     stack = Stack(
         folder / ".hpo",

@@ -18,6 +18,7 @@ from hpo_ops.runners.pods import AGENT, MANAGED_BY, SEGMENT_LABEL, TRAINING
 from tests.cluster.forward import Valve
 from tests.e2e.airflow import wait_for
 from tests.k8s.lab import ALL_STEPS, WHOLE, PodLab, Watch, pace
+from tests.k8s.packages import NEEDS, write_wheel
 from tests.k8s.stories import Story, each
 
 ONE = {"flow": "rolling", "trials": 1, "parallelism": 1, "scheduler": WHOLE}
@@ -238,31 +239,6 @@ def the_packages_that_code_asks_for_are_installed_in_its_pods(lab: PodLab) -> No
     study = lab.ended(name, lab.trigger(name))
     assert study.counts["completed"] == 1
     assert "tiny_need 1.5 and numpy of the image" in lab.training_log(study)
-
-
-NEEDS = """
-import numpy, tiny_need
-from hpo_ops.sdk import trial
-at = "the image" if "/hpo/" not in numpy.__file__ else "its own"
-print("tiny_need", tiny_need.VERSION, "and numpy of", at)
-for step in trial.steps(9):
-    trial.report(step, accuracy=0.5)
-"""
-
-
-def write_wheel(folder: Any, package: str, version: str) -> None:
-    import zipfile
-
-    info = f"{package}-{version}.dist-info"
-    files = {
-        f"{package}.py": f'VERSION = "{version}"\n',
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
-    with zipfile.ZipFile(folder / f"{package}-{version}-py3-none-any.whl", "w") as wheel:
-        for path, text in files.items():
-            wheel.writestr(path, text)
 
 
 def trial_task(lab: PodLab, name: str, run_id: str) -> dict[str, Any]:

@@ -200,8 +200,10 @@ def test_a_failed_start_names_the_part_and_stops_what_it_started(tmp_path: Path)
     assert broken.processes() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["postgres: starting", "triggerer: starting"])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGINT, "triggerer: starting"), (signal.SIGTERM, "postgres: starting")],
+)
 def test_an_interrupted_start_leaves_nothing_behind(number: signal.Signals, moment: str) -> None:
     folder = a_folder()
     root = folder / ".hpo"
