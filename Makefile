@@ -9,12 +9,14 @@ UV_LINKS := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)")
 WORKERS ?= auto
 # Tests against a real stack wait as much as they work: with two stacks two cores are busy.
 STACKS ?= 2
+# Where tests start real services: whole stacks, Kubernetes.
+REAL := tests/checkpoints tests/stack tests/e2e tests/k8s
 PYTEST := $(BIN)/python -m pytest
 # Without byte code, importing Airflow takes each process 14 s of CPU instead of 4.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-e2e test-k8s cluster-up cluster-down check format bench browser buildah constraints clean
+.PHONY: help install demo up down status test test-fast test-real test-e2e test-k8s cluster-build cluster-up cluster-down check format bench browser buildah constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,17 +45,23 @@ down: install ## Stops what `make up` or `make demo` has started
 status: install ## Says how each part of the stack is doing
 	$(BIN)/python -m hpo_ops.stack status
 
-test: test-fast test-e2e test-k8s ## Runs all tests, quick ones first
+test: test-fast test-real ## Runs all tests, quick ones first
 
 test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
-test-e2e: install browser ## Runs the tests against a real stack
-	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadfile
+# Those on Kubernetes mostly wait for pods: beside the others they cost little time.
+test-real: install browser cluster-build ## Runs test-e2e and test-k8s side by side
+	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $$(($(STACKS) + 1)) --dist loadgroup $(REAL)
 
-test-k8s: install buildah ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
-	@$(BIN)/python -m tests.cluster build --if-possible
+test-e2e: install browser ## Runs the tests against a real stack
+	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadgroup $(REAL)
+
+test-k8s: install cluster-build ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	$(PYTEST) --durations=15 -m k8s tests/k8s
+
+cluster-build: install buildah
+	@$(BIN)/python -m tests.cluster build --if-possible
 
 cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
 	@$(BIN)/python -m tests.cluster up

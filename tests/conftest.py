@@ -1,5 +1,7 @@
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.databases import database, empty_database, postgres, template
@@ -18,3 +20,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
+
+_HERE = Path(__file__).parent
+_REAL = {"checkpoints", "e2e", "k8s", "stack"}
+"""Where tests start real services: `make test-real` looks nowhere else."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file share a stack, and all tests on Kubernetes one cluster (``loadgroup``)."""
+    for item in items:
+        room = item.path.relative_to(_HERE).parts[0]
+        if item.get_closest_marker("e2e") and room not in _REAL:
+            raise pytest.UsageError(f"{item.nodeid} is marked e2e, but not in {sorted(_REAL)}")
+        item.add_marker(pytest.mark.xdist_group(room if room == "k8s" else str(item.path)))

@@ -84,6 +84,8 @@ def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
         f"RUN {HAS_USER} 2>/dev/null || useradd --create-home --uid 1000 hpo",
         "WORKDIR /srv/code",
         "COPY --chown=1000:1000 . .",
+        # Debian's Python takes packages only when told so, here by a variable of the build.
+        *(["ARG PIP_BREAK_SYSTEM_PACKAGES=1"] if packages else []),
         *([f"RUN {json.dumps([*PIP, *packages])}"] if packages else []),
         "USER 1000",
         f"CMD {json.dumps(shlex.split(study.command))}",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
-from hpo_ops.runners.pods import AGENT, PACKAGES, RESTORE, TRAINING
+from hpo_ops.runners.pods import AGENT, PACKAGES, RESTORE, TRAINING, UPLOAD_SECONDS
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""
@@ -88,10 +88,7 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
     if failure := _failure_before(pod):
         return failure
     containers = _terminated(status.container_statuses)
-    has_ended = status.phase in ("Succeeded", "Failed") or (
-        TRAINING in containers and _agent_has_ended(status)
-    )
-    if has_ended:
+    if status.phase in ("Succeeded", "Failed") or _all_is_out(pod, containers, now):
         return _read_end(pod, containers)
     if status.phase == "Pending" or not _has_started(status.container_statuses):
         if pod.metadata.deletion_timestamp is not None:
@@ -114,11 +111,27 @@ def telling_reason(before: str, now: str) -> str:
     return before if is_told else now
 
 
-def _agent_has_ended(status: Any) -> bool:
-    """The pod's end is the agent's end: it has the last checkpoint to bring home."""
-    # Where it is a native sidecar, it is among the init containers.
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return all(item.name != AGENT or AGENT in _terminated([item]) for item in statuses)
+def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
+    """Whether the training has ended and its agent has brought everything home.
+
+    The agent ends after the training. As a native sidecar it stays until Kubernetes tells it to
+    go, and other containers of the study's may hold that up: there the training's container ends
+    after the agent's work, unless it was killed or told to go.
+    """
+    if TRAINING not in containers:
+        return False
+    sidecars = [item for item in pod.status.init_container_statuses or () if item.name == AGENT]
+    if not sidecars:
+        return AGENT in containers or all(
+            item.name != AGENT for item in pod.status.container_statuses
+        )
+    end = containers[TRAINING]
+    was_killed = end.reason == "OOMKilled" or end.exit_code in PREEMPTED_EXIT_CODES
+    if not was_killed and pod.metadata.deletion_timestamp is None:
+        return True
+    return bool(_terminated(sidecars)) or (
+        end.finished_at is not None and (now - end.finished_at).total_seconds() > UPLOAD_SECONDS
+    )
 
 
 def _is_lost(pod: Any, now: datetime) -> bool:

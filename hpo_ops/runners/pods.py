@@ -136,7 +136,7 @@ def template_name(resources: Resources, pod: Pod) -> str:
 def build_pod(template: Spec, plan: SegmentPod) -> Spec:
     """The pod as Kubernetes takes it."""
     merged: Spec = merge(template, _generated(plan, shares_of(template)))
-    merged = merge(merged, _overrides(plan.pod))
+    merged = merge(merged, _overrides(plan))
     spec = merged["spec"]
     # Airflow takes the first container for the one that does the work.
     spec["containers"].sort(key=lambda container: container["name"] != TRAINING)
@@ -317,7 +317,8 @@ def _amounts(resources: Resources, shares: int) -> Spec:
     return {"requests": requests, "limits": limits}
 
 
-def _overrides(pod: Pod) -> Spec:
+def _overrides(plan: SegmentPod) -> Spec:
+    pod = plan.pod
     spec: Spec = {}
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
@@ -330,4 +331,15 @@ def _overrides(pod: Pod) -> Spec:
     if pod.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in pod.image_pull_secrets]
     metadata = {"namespace": pod.namespace} if pod.namespace else {}
-    return {"metadata": metadata, "spec": merge(spec, pod.spec)}
+    return {"metadata": metadata, "spec": merge(spec, _of_the_agent(plan))}
+
+
+def _of_the_agent(plan: SegmentPod) -> Spec:
+    """What the study says of a pod's spec; of the agent where it is, on whatever cluster."""
+    said = dict(plan.pod.spec)
+    here, there = ("initContainers", "containers")[:: 1 if plan.has_native_sidecars else -1]
+    moved = [item for item in said.get(there, ()) if item["name"] == AGENT]
+    if moved:
+        said[there] = [item for item in said[there] if item["name"] != AGENT]
+        said[here] = [*said.get(here, ()), *moved]
+    return said

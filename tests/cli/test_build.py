@@ -80,6 +80,7 @@ def test_the_dockerfile_has_the_base_the_packages_the_code_and_a_plain_user(
         "useradd --create-home --uid 1000 hpo",
         "WORKDIR /srv/code",
         "COPY --chown=1000:1000 . .",
+        "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
         'RUN ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", '
         '"-r", "requirements.txt"]',
         "USER 1000",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from kubernetes.client import V1Pod
 
-from hpo_ops.airflow.pod import read_server_version
+from hpo_ops.airflow.pod import NATIVE_SIDECARS, read_server_version
 from hpo_ops.checkpoints import Logs
 from hpo_ops.client import Progress, TrialSummary
 from hpo_ops.stack import Stack
@@ -160,6 +160,12 @@ class PodLab(Lab):
             elif event["kind"] == "segment started":
                 assert event["data"]["from_step"] == saved.get(trial, 0)
 
+    def assert_never_more_gpus(self, watch: Watch, count: int) -> None:
+        """A study's pods had so many GPUs at a time, and no pod was made that had to wait."""
+        assert watch.most_placed_gpus == count
+        # Native sidecars leave a moment after their trial: for that long the next pod may wait.
+        assert watch.most_gpus == count or self.server_version >= NATIVE_SIDECARS
+
     def pods(self, study: str | None = None) -> list[V1Pod]:
         """The pods of trials that are there."""
         selector = "app.kubernetes.io/managed-by=hpo-ops"
@@ -185,7 +191,8 @@ class Watch:
 
     Attributes:
         seen: Each pod by its name, as it was seen last; in the order of their creation.
-        most_gpus: The most GPUs that its pods had at once.
+        most_gpus: The most GPUs that its pods had or waited for at once.
+        most_placed_gpus: The most that they had at once.
     """
 
     def __init__(self, lab: PodLab, study: str) -> None:
@@ -193,7 +200,7 @@ class Watch:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self.seen: dict[str, V1Pod] = {}
-        self.most_gpus = 0
+        self.most_gpus = self.most_placed_gpus = 0
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -213,7 +220,9 @@ class Watch:
             pods = self._lab.pods(self._study)
             self.seen |= {pod.metadata.name: pod for pod in pods}
             busy = [pod for pod in pods if pod.status.phase in ("Pending", "Running")]
-            self.most_gpus = max(self.most_gpus, sum(gpus(pod) for pod in busy))
+            self.most_gpus = max(self.most_gpus, sum(map(gpus, busy)))
+            placed = [pod for pod in busy if pod.spec.node_name]
+            self.most_placed_gpus = max(self.most_placed_gpus, sum(map(gpus, placed)))
 
 
 def gpus(pod: V1Pod) -> int:

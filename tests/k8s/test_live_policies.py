@@ -101,8 +101,9 @@ def wait_for_units(lab: PodLab, study: Progress, units: int) -> None:
 
     def has_them() -> bool:
         segments = leaders(lab, study)
-        newest = segments[-1] if segments else None
-        return newest is not None and newest.units == units and newest.step > newest.from_step
+        if not segments or segments[-1].units != units:
+            return False
+        return lab.trials(study)[0].step > segments[-1].from_step
 
     wait_for(has_them, what=f"a step of the leader on {units} units")
 

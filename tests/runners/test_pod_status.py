@@ -227,10 +227,25 @@ def test_a_pod_says_what_the_name_of_its_image_stood_for(
     assert image_digest(None) is None
 
 
+def test_a_native_sidecar_has_everything_out_when_the_training_has_left() -> None:
+    """It stays until it is told to go, which a container of the study's may hold up."""
+    for code in (0, 1):
+        pod = a_pod("Running", base=ended(code), sidecar=RUNNING)
+        assert read_status(pod, NOW).phase is Phase.ENDED
+
+
+@pytest.mark.parametrize(
+    ("base", "told_at"),
+    [(ended(137, "OOMKilled"), None), (ended(143), None), (ended(0), NOW)],
+)
 @pytest.mark.parametrize("state", [RUNNING, waits("CrashLoopBackOff")])
-def test_a_native_sidecar_is_waited_for_as_well(state: k8s.V1ContainerState) -> None:
+def test_a_native_sidecar_whose_training_was_killed_or_told_to_go_is_waited_for(
+    base: k8s.V1ContainerState, told_at: datetime | None, state: k8s.V1ContainerState
+) -> None:
     """It may still be bringing the last checkpoint home, or be started again to do so."""
-    over = ended(0, "Completed")
-    assert read_status(a_pod("Running", base=over, sidecar=state), NOW).phase is Phase.RUNNING
-    assert read_status(a_pod("Running", base=over, sidecar=over), NOW).phase is Phase.ENDED
-    assert read_status(a_pod("Succeeded", base=over, sidecar=state), NOW).phase is Phase.ENDED
+    base.terminated.finished_at = NOW
+    pod = a_pod("Running", base=base, sidecar=state, told_at=told_at)
+    assert read_status(pod, NOW).phase is Phase.RUNNING
+    assert read_status(pod, NOW + timedelta(seconds=61)).phase is Phase.ENDED
+    over = a_pod("Running", base=base, sidecar=ended(0), told_at=told_at)
+    assert read_status(over, NOW).phase is Phase.ENDED

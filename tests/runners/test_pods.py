@@ -79,6 +79,22 @@ def test_a_cluster_that_knows_sidecars_gets_the_agent_as_one() -> None:
         assert "HPO_AGENT_IS_SIDECAR" not in variables(beside)
 
 
+@pytest.mark.parametrize("key", ["containers", "initContainers"])
+@pytest.mark.parametrize("native", [False, True])
+def test_what_a_study_says_of_the_agent_finds_it_on_whatever_cluster(
+    key: str, native: bool
+) -> None:
+    said = {"name": "agent", "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}
+    mine = {"name": "mine", "image": "busybox"}
+    pod = build(pod=Pod(spec={key: [said, mine]}), has_native_sidecars=native)
+    at, other = ("initContainers", "containers")[:: 1 if native else -1]
+    (agent,) = (item for item in pod["spec"][at] if item["name"] == "agent")
+    assert agent["image"] == "hpo-ops:1"
+    assert variables(agent)["HTTPS_PROXY"] == "http://proxy"
+    assert "agent" not in {item["name"] for item in pod["spec"][other]}
+    assert "mine" in {item["name"] for item in pod["spec"][key]}
+
+
 def test_packages_are_installed_in_the_trainings_image() -> None:
     packages = ["-r", "requirements.txt", "."]
     environment = {"PIP_INDEX_URL": "https://packages.example.org"}
