@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+from aiohttp import ClientError
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
 from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 ALIVE_SECONDS = 20.0
 """Between two words to the gateway that a pod is there: its place is taken as long as it is."""
-OK, BAD_REQUEST = 200, 400
+OK, NOT_FOUND = 200, 404
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 
@@ -161,13 +162,11 @@ class SegmentTrigger(BaseTrigger):
             log.cancel()
 
     async def _copy_log(self, answer: Any) -> bool:
-        """Copies a log to its end; False where the container has not started yet."""
-        if answer.status == BAD_REQUEST:
-            return False
+        """Copies a log to its end; False where it is not there yet, or its node cannot say."""
         if answer.status == OK:
             async for line in answer.content:
                 self.log.info("%s", line.decode(errors="replace").rstrip())
-        return True
+        return answer.status in (OK, NOT_FOUND)
 
     async def _follow_log(self) -> None:
         """Writes what the training prints to the task's log, as it comes."""
@@ -187,7 +186,7 @@ class SegmentTrigger(BaseTrigger):
                         _request_timeout=None,
                     )
                     is_there = await self._copy_log(answer)
-                except (OSError, TimeoutError, ValueError):
+                except (OSError, TimeoutError, ValueError, ClientError):
                     options = {"since_seconds": 2}
                 else:
                     if is_there:

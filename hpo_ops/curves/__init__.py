@@ -11,9 +11,11 @@ from hpo_ops.curves.mcmc import McmcEnsemble
 from hpo_ops.curves.port import CurvePredictor
 from hpo_ops.curves.projected import ProjectedEnsemble
 from hpo_ops.curves.remaining import Remaining, expected_remaining, remaining_of
+from hpo_ops.curves.wandering import WanderingEnsemble
 
 PREDICTORS: Mapping[str, type[CurvePredictor]] = {
     "projected": ProjectedEnsemble,
+    "wandering": WanderingEnsemble,
     "mcmc": McmcEnsemble,
 }
 """The predictors with a short name; the fields of each class are its options."""
@@ -36,6 +38,7 @@ __all__ = [
     "ProjectedEnsemble",
     "QuantileForecast",
     "Remaining",
+    "WanderingEnsemble",
     "create_predictor",
     "expected_remaining",
     "remaining_of",

@@ -26,7 +26,7 @@ class Shapes:
         kinds: Which family of shapes.
         first: First shape parameter.
         second: Second shape parameter; 0 where there is none.
-        log_prior: Each family has the same probability, shared evenly among its shapes.
+        log_prior: The weight of each kind, shared evenly among its shapes.
     """
 
     kinds: NDArray[np.int64]
@@ -57,16 +57,26 @@ _SHAPES: tuple[Callable[[Array, Array, Array], Array], ...] = (
 )
 
 
+ONCE = (1, 1, 1, 1, 1, 1, 1)
+FAMILIES = (1, 1, 1, 3, 3, 1, 1)
+"""How many of the eleven families have each kind of shape."""
+
+
 @cache
-def make_shapes() -> Shapes:
-    """The shapes of the ensemble."""
-    rates = np.geomspace(0.003, 2, 16)
+def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
+    """The shapes of an ensemble.
+
+    Args:
+        rates: How many rates of a shape that has one.
+        weights: Of each kind of shape.
+    """
+    speeds = np.geomspace(0.003, 2, rates)
     grids: list[list[tuple[float, float]]] = [
         [(a, 0.0) for a in np.geomspace(0.05, 3, 16)],
         [(a, b) for a in np.geomspace(0.1, 5, 10) for b in (0.5, 2, 5, 15, 40)],
         [(0.0, 0.0)],
-        [(a, b) for a in rates for b in (0.3, 0.45, 0.6, 0.8, 1, 1.3, 1.7, 2.3, 3)],
-        [(a, b) for a in rates for b in (0.4, 0.7, 1, 1.4, 2, 2.8, 4, 6)],
+        [(a, b) for a in speeds for b in (0.3, 0.45, 0.6, 0.8, 1, 1.3, 1.7, 2.3, 3)],
+        [(a, b) for a in speeds for b in (0.4, 0.7, 1, 1.4, 2, 2.8, 4, 6)],
         [(a, 0.0) for a in np.geomspace(0.05, 5, 8)],
         [
             (a, b)
@@ -76,7 +86,12 @@ def make_shapes() -> Shapes:
     ]
     kinds = np.concatenate([np.full(len(grid), kind) for kind, grid in enumerate(grids)])
     pairs = np.array([pair for grid in grids for pair in grid])
-    log_prior = np.concatenate([np.full(len(grid), -np.log(len(grid))) for grid in grids])
+    log_prior = np.concatenate(
+        [
+            np.full(len(grid), np.log(weight / len(grid)))
+            for grid, weight in zip(grids, weights, strict=True)
+        ]
+    )
     return Shapes(kinds, pairs[:, 0], pairs[:, 1], log_prior)
 
 
@@ -129,7 +144,7 @@ class ProjectedEnsemble:
     def predict(
         self, observations: Sequence[Observation], *, last_step: int
     ) -> QuantileForecast | None:
-        steps, scores = _usable(observations)
+        steps, scores = usable_points(observations)
         if len(steps) < self.min_points or steps[-1] >= last_step:
             return None
         future = future_steps(int(steps[-1]), last_step)
@@ -230,10 +245,12 @@ class Posterior:
     root_first: Array
 
 
-def _usable(observations: Sequence[Observation]) -> tuple[Array, Array]:
+def usable_points(
+    observations: Sequence[Observation], most: int = MAX_POINTS
+) -> tuple[Array, Array]:
     """Steps and scores that are numbers, thinned where there are many; the newest is kept."""
     seen = [item for item in observations if np.isfinite(item.score)]
-    stride = -(-len(seen) // MAX_POINTS) or 1
+    stride = -(-len(seen) // most) or 1
     seen = seen[::-1][::stride][::-1]
     steps = np.array([item.step for item in seen], dtype=np.float64)
     return steps, np.array([item.score for item in seen], dtype=np.float64)

@@ -14,6 +14,7 @@ from hpo_ops.curves import (
     McmcEnsemble,
     ProjectedEnsemble,
     QuantileForecast,
+    WanderingEnsemble,
     create_predictor,
     expected_remaining,
     remaining_of,
@@ -82,10 +83,11 @@ def rising(seed: int = 0, count: int = 30) -> list[Observation]:
     return curve(list(0.8 - 0.7 * np.exp(-0.1 * steps) + random.normal(0, 0.005, count)))
 
 
-PREDICTORS = [ProjectedEnsemble(), McmcEnsemble(steps=300, burn_in=200)]
+PREDICTORS = [ProjectedEnsemble(), WanderingEnsemble(), McmcEnsemble(steps=300, burn_in=200)]
+NAMES = ["projected", "wandering", "mcmc"]
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=["projected", "mcmc"])
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=NAMES)
 def test_a_rising_curve_is_forecast(predictor: CurvePredictor) -> None:  # HD-11
     forecast = predictor.predict(rising(), last_step=120)
     assert forecast is not None
@@ -101,7 +103,7 @@ def test_a_rising_curve_is_forecast_whatever_the_noise(seed: int) -> None:  # HD
     assert forecast.probability(0.99, by_step=120) <= 0.2
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=["projected", "mcmc"])
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=NAMES)
 def test_a_flat_curve_stays_flat(predictor: CurvePredictor) -> None:  # HD-11
     forecast = predictor.predict(curve([0.10] * 30), last_step=120)
     assert forecast is not None
@@ -116,7 +118,7 @@ def test_a_flat_curve_with_noise_stays_flat() -> None:  # HD-11
     assert forecast.probability(0.15, by_step=120) <= 0.05
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=["projected", "mcmc"])
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=NAMES)
 def test_too_little_to_go_by_gives_no_forecast(predictor: CurvePredictor) -> None:  # HD-12
     assert predictor.predict([], last_step=120) is None
     assert predictor.predict(rising(count=3), last_step=120) is None
@@ -158,6 +160,57 @@ def test_most_intervals_hold_the_truth() -> None:
         low, high = forecast.interval(60)
         inside += low <= truth[-1] <= high
     assert inside >= 51
+
+
+def unlike(random: np.random.Generator, kind: int, count: int = 60) -> list[float]:
+    """A curve of one of several kinds, one of which wanders off as no family does."""
+    steps = np.arange(1, count + 1)
+    top, rate = random.uniform(0.4, 0.9), random.uniform(0.05, 0.2)
+    power = random.uniform(0.4, 1.5)
+    to_go = [
+        np.exp(-rate * steps),
+        steps**-power,
+        0.6 * np.exp(-0.4 * steps) + 0.4 * np.exp(-rate / 3 * steps),
+        np.exp(-rate * steps),
+    ][kind]
+    curve = top - (top - 0.1) * to_go + random.normal(0, random.choice([0.002, 0.01]), count)
+    if kind == 3:
+        strides = random.normal(0, 0.05, count) * np.sqrt(np.diff(np.log(steps), prepend=0.0))
+        curve += np.cumsum(strides)
+    return list(map(float, curve))
+
+
+@pytest.mark.parametrize("seen", [10, 20, 30])
+def test_nine_of_ten_intervals_hold_the_truth(seen: int) -> None:
+    random = np.random.default_rng(7700 + seen)
+    inside = 0
+    for i in range(120):
+        truth = unlike(random, i % 4)
+        forecast = WanderingEnsemble(samples=1000).predict(curve(truth[:seen]), last_step=60)
+        assert forecast is not None
+        low, high = forecast.interval(60)
+        inside += low <= truth[-1] <= high
+    assert 0.83 <= inside / 120 <= 0.97
+
+
+def test_a_curve_that_wanders_gets_a_wider_interval() -> None:
+    plain = [0.8 - 0.7 * math.exp(-0.15 * step) for step in range(1, 31)]
+    waves = [value + 0.04 * math.sin(step / 3) for step, value in enumerate(plain)]
+    widths = []
+    for values in (plain, waves):
+        forecast = WanderingEnsemble().predict(curve(values), last_step=60)
+        assert forecast is not None
+        low, high = forecast.interval(60)
+        widths.append(high - low)
+    assert widths[1] > 3 * widths[0]
+
+
+def test_a_curve_that_falls_again_is_not_forecast_to_rise() -> None:
+    values = [0.8 - 0.7 * math.exp(-0.3 * s) - 0.004 * max(s - 15, 0) for s in range(1, 31)]
+    forecast = WanderingEnsemble().predict(curve(values), last_step=60)
+    assert forecast is not None
+    assert forecast.median(60) < values[-1]
+    assert forecast.probability(max(values), by_step=60) < 0.1
 
 
 def simple() -> QuantileForecast:
@@ -215,5 +268,7 @@ def test_predictors_have_names_and_checked_options() -> None:
     assert create_predictor("projected", {"seed": 3}) == ProjectedEnsemble(seed=3)
     with pytest.raises(ValueError, match=r"curves\.walkers is 10, but must be 96 or more"):
         create_predictor("mcmc", {"walkers": 10})
+    with pytest.raises(ValueError, match=r"curves\.smoothness is 2.0, but must be from"):
+        create_predictor("wandering", {"smoothness": 2})
     with pytest.raises(ValueError, match=r"curves\.name is 'other', but must be one of"):
         create_predictor("other", {})

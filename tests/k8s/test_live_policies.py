@@ -6,6 +6,8 @@ import shutil
 from concurrent.futures import Future
 from itertools import pairwise
 
+from kubernetes.utils.quantity import parse_quantity
+
 from hpo_ops.client import Progress, SegmentSummary
 from tests.e2e.airflow import wait_for
 from tests.e2e.test_live_policies import heights, most_units, segments_of
@@ -74,10 +76,10 @@ def pods_shrink_and_grow_with_the_pool_and_the_leader_gets_all_of_it(lab: PodLab
         assert later.from_step == earlier.step  # nothing is trained twice
     assert most_units(segments_of(lab, study.id)) <= 4
     # A pod on w units has w times the cores and the memory.
-    asked = [pod.spec.containers[0].resources.requests for pod in watch.seen.values()]
-    assert {"cpu": "80m", "memory": "256Mi"}.items() <= asked[-3].items()
-    assert {"cpu": "20m", "memory": "64Mi"}.items() <= asked[-2].items()
-    assert {"cpu": "60m", "memory": "192Mi"}.items() <= asked[-1].items()
+    asked = [pod.spec.containers[0].resources.requests for pod in watch.seen.values()][-3:]
+    cores = [parse_quantity(amounts["cpu"]) * 1000 for amounts in asked]
+    mebibytes = [parse_quantity(amounts["memory"]) / 2**20 for amounts in asked]
+    assert (cores, mebibytes) == ([80, 20, 60], [256, 64, 192])
     # The others could not matter any more when the deadline was near.
     for trial in lab.trials(study)[1:]:
         assert trial.state == "pruned"

@@ -1,0 +1,212 @@
+"""The wandering ensemble: families of curves, and a deviation whose size the curve tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpo_ops.core import Observation
+from hpo_ops.core.options import check_at_least, check_between
+from hpo_ops.curves.forecast import QuantileForecast, future_steps
+from hpo_ops.curves.projected import FAMILIES, Array, make_shapes, usable_points
+
+MAX_POINTS = 60
+RATES = 32
+NOISES = np.geomspace(2e-3, 0.5, 6)
+TIMES = np.array([1 / 3, 1.0, 3.0])
+"""A scale that is not known is taken to be each of so many times its usual value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WanderingEnsemble:
+    """Forecasts a curve by the eleven families and by how far it has wandered off them.
+
+    A curve is one of the eleven families (Domhan et al., IJCAI 2015), plus a deviation that no
+    family can express, plus noise. Given its shape, each family is a straight line between the
+    score at the first step and the score at the last. So shapes are laid on a grid, and so are
+    the scales of all that is random; both ends of the line are integrated out in closed form,
+    every combination is weighted by its marginal likelihood, and the mixture is sampled. This
+    costs milliseconds where sampling all parameters costs seconds.
+
+    The deviation is a random walk in the logarithm of the steps, or the integral of one, which
+    bends smoothly: it keeps going where the newest scores went. How much a curve deviates is
+    learned from the curve itself, so that a curve like the families gets narrow intervals and
+    one that is not gets wide ones. Since the walk takes greater strides at early steps, later
+    points count more, as they do in the paper.
+
+    Scales that are learned from few points are uncertain themselves, so that the tails are those
+    of Student's t, with a degree of freedom for every ``tails`` points.
+
+    Priors, in units of the range of the observed scores: the last score is normal around ``gain``
+    times ``spread`` above the newest one, with ``spread``; the first is normal around the first
+    observed with 1. ``spread``, ``wander`` and ``bend`` are each a third, once or three times the
+    value given here.
+
+    Attributes:
+        seed: Seed of the samples.
+        samples: Samples of the mixture.
+        min_points: Fewest observations to say anything.
+        gain: See above.
+        spread: See above.
+        wander: Scale of a walk: its deviation after a step that is e times the first.
+        bend: Scale of the integral of a walk: by how much its slope wanders.
+        smoothness: Probability that the deviation is an integral.
+        tails: See above.
+    """
+
+    seed: int = 0
+    samples: int = 2000
+    min_points: int = 4
+    gain: float = 0.3
+    spread: float = 0.6
+    wander: float = 0.05
+    bend: float = 0.2
+    smoothness: float = 0.15
+    tails: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_at_least("samples", self.samples, 100)
+        check_at_least("min_points", self.min_points, 3)
+        for name in ("spread", "wander", "bend", "tails"):
+            check_at_least(name, getattr(self, name), 1e-3)
+        check_between("smoothness", self.smoothness, 0.01, 0.99)
+
+    def predict(
+        self, observations: Sequence[Observation], *, last_step: int
+    ) -> QuantileForecast | None:
+        steps, scores = usable_points(observations, MAX_POINTS)
+        if len(steps) < self.min_points or steps[-1] >= last_step:
+            return None
+        future = future_steps(int(steps[-1]), last_step)
+        times = np.concatenate([steps, np.array(future, dtype=np.float64)]) / max(steps[0], 1.0)
+        times = np.maximum(times, 1.0)
+        shapes = make_shapes(RATES, FAMILIES)
+        with np.errstate(all="ignore"):
+            table = shapes.evaluate(times)
+        usable = np.isfinite(table).all(axis=1)
+        if not usable.any():
+            return None
+        scale = max(float(np.ptp(scores)), 1e-9 * (1 + abs(float(scores[-1]))))
+        samples = self._sample(
+            table[usable],
+            shapes.log_prior[usable],
+            self._deviations(np.log(times)),
+            (scores - scores[-1]) / scale,
+        )
+        random = np.random.default_rng((self.seed, len(steps), 1))
+        freedom = len(steps) / self.tails
+        stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
+        middle = np.median(samples, axis=0)
+        stretched = middle + stretch * (samples - middle)
+        return QuantileForecast.from_samples(future, scores[-1] + scale * stretched)
+
+    def _deviations(self, clock: Array) -> Deviations:
+        """Every kind and scale of the deviation with every level of noise."""
+        early, late = np.minimum.outer(clock, clock), np.maximum.outer(clock, clock)
+        walk = np.multiply.outer((self.wander * TIMES) ** 2, early)
+        smooth = np.multiply.outer((self.bend * TIMES) ** 2, early**2 * (late - early / 3) / 2)
+        kinds = np.concatenate([walk, smooth])
+        share = np.repeat([1 - self.smoothness, self.smoothness], len(TIMES))
+        return Deviations(
+            covariance=np.repeat(kinds, len(NOISES), axis=0),
+            noise=np.tile(NOISES**2, len(kinds)),
+            log_prior=np.repeat(np.log(share), len(NOISES)),
+        )
+
+    def _sample(
+        self, table: Array, log_prior: Array, deviations: Deviations, scores: Array
+    ) -> Array:
+        """Samples of the score at every future time, a row each."""
+        count = len(scores)
+        seen = deviations.covariance[:, :count, :count]
+        between = deviations.covariance[:, :count, count:]
+        total = seen + deviations.noise[:, None, None] * np.eye(count)
+        precision: Array = np.asarray(np.linalg.inv(total), dtype=np.float64)
+        known = deviations.log_prior - 0.5 * np.linalg.slogdet(total)[1]
+        posterior = self._project(table[:, :count], log_prior + known[:, None], precision, scores)
+        random = np.random.default_rng((self.seed, count))
+        positions = (np.arange(self.samples) + random.random()) / self.samples
+        flat = np.searchsorted(np.cumsum(posterior.weights), positions)
+        flat = random.permutation(np.minimum(flat, posterior.weights.size - 1))
+        chosen = np.unravel_index(flat, posterior.weights.shape)
+        z_last, z_first, z_rest = random.standard_normal((3, self.samples))
+        last = posterior.last[chosen] + posterior.root_last[chosen] * z_last
+        first = (
+            posterior.first[chosen]
+            + posterior.root_cross[chosen] * z_last
+            + posterior.root_first[chosen] * z_first
+        )
+        _, kind, shape = chosen
+        curves = last[:, None] + (first - last)[:, None] * table[shape]
+        misfit = scores - curves[:, :count]
+        carried = precision @ between
+        rest = np.diagonal(deviations.covariance, axis1=1, axis2=2)[:, count:]
+        rest = rest - (carried * between).sum(axis=1) + deviations.noise[:, None]
+        result: Array = curves[:, count:] + np.sqrt(np.maximum(rest, 0.0))[kind] * z_rest[:, None]
+        for one in np.unique(kind):
+            result[kind == one] += misfit[kind == one] @ carried[one]
+        return result
+
+    def _project(
+        self, to_go: Array, log_prior: Array, precision: Array, scores: Array
+    ) -> Posterior:
+        """The posterior of both ends of the curve for each spread, deviation and shape."""
+        projected = to_go @ precision
+        ones, pull = precision.sum(axis=(1, 2))[:, None], precision @ scores
+        cross = projected.sum(axis=-1)
+        square = np.einsum("ksn,sn->ks", projected, to_go)
+        on_shape, on_ones = projected @ scores, pull.sum(axis=-1)[:, None]
+        spread = (self.spread * TIMES)[:, None, None]
+        prior, gain = 1 / spread**2, self.gain * spread
+        p_last = ones - 2 * cross + square + prior
+        p_cross = cross - square
+        p_first = square + 1.0
+        b_last = on_ones - on_shape + prior * gain
+        b_first = on_shape + scores[0]
+        determinant = p_last * p_first - p_cross**2
+        last = (p_first * b_last - p_cross * b_first) / determinant
+        first = (p_last * b_first - p_cross * b_last) / determinant
+        squares = (pull @ scores)[:, None] + prior * gain**2 + scores[0] ** 2
+        misfit = squares - (last * b_last + first * b_first)
+        log_weight = -0.5 * misfit - 0.5 * np.log(determinant) - np.log(spread) + log_prior
+        chance = np.exp(log_weight - log_weight.max())
+        root_last = np.sqrt(p_first / determinant)
+        root_cross = -p_cross / determinant / root_last
+        rest = np.maximum(p_last / determinant - root_cross**2, 0.0)
+        return Posterior(
+            weights=chance / chance.sum(),
+            last=last,
+            first=first,
+            root_last=root_last,
+            root_cross=root_cross,
+            root_first=np.sqrt(rest),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviations:
+    """What a curve may do beside its family, a row for each kind, scale and level of noise.
+
+    Attributes:
+        covariance: Covariance of the deviation between all times, those to forecast included.
+        noise: Variance of the noise.
+        log_prior: Logarithm of the probability, but for a constant.
+    """
+
+    covariance: Array
+    noise: Array
+    log_prior: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior:
+    """A mixture of normals over both ends of the curve: by spread, deviation and shape."""
+
+    weights: Array
+    last: Array
+    first: Array
+    root_last: Array
+    root_cross: Array
+    root_first: Array
