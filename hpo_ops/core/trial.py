@@ -32,6 +32,8 @@ class TrialState(StrEnum):
 
 
 FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED})
+WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
+"""A member is looked up slowly, and these are asked for whenever a trial starts or ends."""
 NO_UNIT, ONE_UNIT = Fraction(0), Fraction(1)
 
 
