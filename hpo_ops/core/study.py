@@ -217,12 +217,13 @@ class Study:
         group: int = 0,
     ) -> Trial:
         """A segment of the trial starts with these resources."""
-        trial = self.move(number, RUNNING)
+        trial = self.trials[number]
+        trial.observations_at_start = len(trial.observations)
+        self.move(number, RUNNING)
         trial.width = width
         trial.units = units
         trial.group = group
         trial.segments += 1
-        trial.observations_at_start = len(trial.observations)
         return trial
 
     def end_segment(self, number: int) -> None:

@@ -104,6 +104,12 @@ class Trial:
         return self.observations[-1].step if self.observations else 0
 
     @property
+    def step_at_start(self) -> int:
+        """The last reported step when the newest segment started; 0 before the first."""
+        count = self.observations_at_start
+        return self.observations[count - 1].step if count else 0
+
+    @property
     def score(self) -> float | None:
         """The last reported score."""
         return self.observations[-1].score if self.observations else None
