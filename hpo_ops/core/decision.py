@@ -8,10 +8,7 @@ from fractions import Fraction
 
 from hpo_ops.protocol import Action, ParamValue
 
-
-def _check_reason(reason: str) -> None:
-    if not reason or reason.isspace():
-        raise ValueError("reason is empty, but every decision must say why")
+NO_REASON = "reason is empty, but every decision must say why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,8 @@ class Decision:
     reason: str
 
     def __post_init__(self) -> None:
-        _check_reason(self.reason)
+        if not self.reason.strip():
+            raise ValueError(NO_REASON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,8 @@ class Member:
     params: Mapping[str, ParamValue] | None = None
 
     def __post_init__(self) -> None:
-        _check_reason(self.reason)
+        if not self.reason.strip():
+            raise ValueError(NO_REASON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,8 @@ class TrialGroup:
     dropped: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_reason(self.reason)
+        if not self.reason.strip():
+            raise ValueError(NO_REASON)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -112,4 +112,5 @@ class Allocation:
     reason: str
 
     def __post_init__(self) -> None:
-        _check_reason(self.reason)
+        if not self.reason.strip():
+            raise ValueError(NO_REASON)

@@ -26,6 +26,10 @@ class Ranking:
         """How many scores are strictly greater."""
         return len(self._scores) - bisect_right(self._scores, score)
 
+    def is_among_best(self, score: float, count: int) -> bool:
+        """Whether fewer than so many scores, at most all of them, are strictly greater."""
+        return count > 0 and self._scores[-count] <= score
+
     def worse_than(self, score: float) -> int:
         """How many scores are strictly less."""
         return bisect_left(self._scores, score)
@@ -57,19 +61,21 @@ class Ranking:
         return found
 
     def _quantile(self, q: float, without: float | None) -> float:
-        count = len(self._scores) - (without is not None)
+        scores = self._scores
+        gap = count = len(scores)
+        if without is not None:
+            gap, count = bisect_left(scores, without), count - 1
         if count < 1:
             raise ValueError("a quantile of no scores does not exist")
-        gap = len(self._scores) if without is None else bisect_left(self._scores, without)
         position = q * (count - 1)
         low = int(position)
-        below = self._scores[low + (low >= gap)]
+        below = scores[low if low < gap else low + 1]
         if position == low:
             return below
-        above = self._scores[low + 1 + (low + 1 >= gap)]
-        if below == above:
+        above = scores[low + 1 if low + 1 < gap else low + 2]
+        if below == above or below == -math.inf:
             return below
-        return below + (position - low) * (above - below) if math.isfinite(below) else below
+        return below + (position - low) * (above - below)
 
     def top(self, count: int) -> list[float]:
         """The greatest scores, best first."""
@@ -77,22 +83,27 @@ class Ranking:
 
 
 class RunningMedian:
-    """The median of numbers that keep coming: the lower and the upper half, each as a heap."""
+    """The median of numbers that keep coming: the lower and the upper half, each as a heap.
+
+    A number takes its place when somebody asks for the median.
+    """
 
     def __init__(self) -> None:
+        self._new: list[float] = []
+        self.add = self._new.append
         self._lower: list[float] = []
         """Negated, so that the greatest is on top; as many as in the upper half, or one more."""
         self._upper: list[float] = []
 
-    def add(self, number: float) -> None:
-        if len(self._lower) == len(self._upper):
-            heappush(self._lower, -heappushpop(self._upper, number))
-        else:
-            heappush(self._upper, -heappushpop(self._lower, -number))
-
     @property
     def median(self) -> float | None:
         """The middle one, or half way between the two in the middle; None without numbers."""
+        for number in self._new:
+            if len(self._lower) == len(self._upper):
+                heappush(self._lower, -heappushpop(self._upper, number))
+            else:
+                heappush(self._upper, -heappushpop(self._lower, -number))
+        self._new.clear()
         if not self._lower:
             return None
         below = -self._lower[0]

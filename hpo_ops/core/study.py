@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from hpo_ops.core.ranking import Ranking
-from hpo_ops.core.trial import FINISHED, NO_UNIT, ONE_UNIT, Observation, Trial, TrialState
+from hpo_ops.core.trial import (
+    FINISHED,
+    NO_UNIT,
+    ONE_UNIT,
+    RUNNING,
+    Observation,
+    Trial,
+    TrialState,
+)
 from hpo_ops.protocol import ParamValue
 
 
@@ -23,11 +31,14 @@ class Direction(StrEnum):
 
     def to_score(self, value: float) -> float:
         """The value as a score: greater is better."""
-        return value if self is Direction.MAXIMIZE else -value
+        return value if self is MAXIMIZE else -value
 
     def to_value(self, score: float) -> float:
         """The value behind a score."""
         return self.to_score(score)
+
+
+MAXIMIZE = Direction.MAXIMIZE  # a member is looked up slowly, and every report asks for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +71,10 @@ class Goal:
         >>> Goal(trials=4).name_of(3), Goal(trials=20, folds=5).name_of(16)
         ('trial 3', 'fold 2 of trial 3')
         """
+        if self.folds == 1:
+            return f"trial {number}"
         trial, fold = divmod(number, self.folds)
-        return f"fold {fold + 1} of trial {trial}" if self.folds > 1 else f"trial {trial}"
+        return f"fold {fold + 1} of trial {trial}"
 
     @property
     def target_score(self) -> float | None:
@@ -104,7 +117,8 @@ class Study:
         """Trials that may run at once now; 0 where unknown."""
         self._rankings: dict[int, Ranking] = {}
         self._ranked: list[int] = []
-        self._indexes: dict[Hashable, Index] = {}
+        self._indexes: dict[Hashable, Any] = {}
+        """Whatever each key's users make; one key, one kind."""
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -120,8 +134,8 @@ class Study:
     @property
     def unstarted(self) -> int:
         """Trials that may still be created; one that has begun gets all of its folds."""
-        begun = -(-len(self.trials) // self.goal.folds) * self.goal.folds
-        return max(self.goal.trials, begun) - len(self.trials)
+        count = len(self.trials)
+        return max(self.goal.trials - count, -count % self.goal.folds)
 
     def name_of(self, number: int) -> str:
         """How people call the trial of a number."""
@@ -150,11 +164,11 @@ class Study:
             key: Names the index; whoever uses the same key must make the same kind.
             make: Makes it, empty.
         """
-        index = self._indexes.get(key)
+        index: AnyIndex | None = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = make()
             self._replay(index)
-        return cast(AnyIndex, index)  # one key, one kind
+        return index
 
     def _replay(self, index: Index) -> None:
         for trial in self.trials:
@@ -172,7 +186,7 @@ class Study:
 
     def add(self, params: Mapping[str, ParamValue] | None = None) -> Trial:
         """Adds the next trial, waiting."""
-        trial = Trial(number=len(self.trials), params=params or {})
+        trial = Trial(len(self.trials), params or {})
         self.trials.append(trial)
         self._by_state[trial.state][trial.number] = trial
         return trial
@@ -185,7 +199,7 @@ class Study:
         trial.state = state
         trial.decided_step = decided_step
         self._by_state[state][number] = trial
-        if state is not TrialState.RUNNING:
+        if state is not RUNNING:
             trial.width = NO_UNIT
             trial.units = ()
         if state in FINISHED and before not in FINISHED and trial is not self.best:
@@ -203,12 +217,13 @@ class Study:
         group: int = 0,
     ) -> Trial:
         """A segment of the trial starts with these resources."""
-        trial = self.move(number, TrialState.RUNNING)
+        trial = self.trials[number]
+        trial.observations_at_start = len(trial.observations)
+        self.move(number, RUNNING)
         trial.width = width
         trial.units = units
         trial.group = group
         trial.segments += 1
-        trial.observations_at_start = len(trial.observations)
         return trial
 
     def end_segment(self, number: int) -> None:
@@ -240,7 +255,7 @@ class Study:
         observation = Observation(step, score, seconds, width)
         seen.append(observation)
         trial.seconds += seconds
-        trial.unit_seconds += observation.unit_seconds
+        trial.unit_seconds += seconds if width is ONE_UNIT else observation.unit_seconds
         if trial.best_score is None or score > trial.best_score:
             best = None if self.best is None else self.best.best_score
             trial.best_score = score
@@ -249,12 +264,16 @@ class Study:
                 self.best = trial
                 self.stale = 0
         if self._ranked:
-            for ranked in self._ranked_between(before, step):
-                self._rankings[ranked].add(score)
+            for ranking in self._rankings_between(before, step):
+                ranking.add(score)
         for index in self._indexes.values():
             index.reported(trial, before)
         return True
 
-    def _ranked_between(self, before: int, step: int) -> Iterable[int]:
+    def _rankings_between(self, before: int, step: int) -> Sequence[Ranking]:
+        if step == before + 1:  # as is usual
+            ranking = self._rankings.get(step)
+            return () if ranking is None else (ranking,)
         low = bisect_right(self._ranked, before)
-        return self._ranked[low : bisect_right(self._ranked, step, low)]
+        steps = self._ranked[low : bisect_right(self._ranked, step, low)]
+        return [self._rankings[ranked] for ranked in steps]

@@ -32,6 +32,8 @@ class TrialState(StrEnum):
 
 
 FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED})
+WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
+"""A member is looked up slowly, and these are asked for whenever a trial starts or ends."""
 NO_UNIT, ONE_UNIT = Fraction(0), Fraction(1)
 
 
@@ -100,6 +102,12 @@ class Trial:
     def step(self) -> int:
         """The last reported step; 0 before the first."""
         return self.observations[-1].step if self.observations else 0
+
+    @property
+    def step_at_start(self) -> int:
+        """The last reported step when the newest segment started; 0 before the first."""
+        count = self.observations_at_start
+        return self.observations[count - 1].step if count else 0
 
     @property
     def score(self) -> float | None:

@@ -38,7 +38,7 @@ class PaceIndex:
 
     def reported(self, trial: Trial, before: int) -> None:
         last = trial.observations[-1]
-        steps = last.step - max(before, 0)
+        steps = last.step - before if before > 0 else last.step
         if steps > 0:
             self._seconds.add(last.unit_seconds / steps)
         if trial.seconds > self.furthest_seconds:
@@ -46,6 +46,14 @@ class PaceIndex:
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         """Nothing: time counts whatever became of a trial."""
+
+
+def has_time(study: Study, seconds_left: float, *, eta: int, max_steps: int) -> bool:
+    """Whether a study has time for a new trial; mostly the time of the furthest shows that."""
+    furthest = study.index("pace", PaceIndex).furthest_seconds
+    return seconds_left > furthest * eta or should_start(
+        seconds_left, study_bound(study, eta=eta, max_steps=max_steps)
+    )
 
 
 def study_bound(study: Study, *, eta: int, max_steps: int) -> float:

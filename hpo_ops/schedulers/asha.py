@@ -67,12 +67,12 @@ class Asha:
 
     def _judge(self, study: Study, trial: Trial, rung: int) -> Decision:
         ranking = study.ranking_at(rung)
-        score = trial.score_at(rung)
-        if score is None or len(ranking) < 3:
+        score, count = trial.score_at(rung), len(ranking)
+        if score is None or count < 3:
             return Decision(Action.CONTINUE, f"fewer than two earlier results at step {rung}")
         rank = ranking.better_than(score) + 1
-        top = max(1, len(ranking) // self.eta)
+        top = count // self.eta or 1
         return Decision(
             Action.CONTINUE if rank <= top else Action.STOP,
-            f"rank {rank} of {len(ranking)} at step {rung}, top {top} go on",
+            f"rank {rank} of {count} at step {rung}, top {top} go on",
         )

@@ -12,6 +12,7 @@ from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, Tri
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, by_priority, resume
 from hpo_ops.schedulers.rungs import (
+    RungIndex,
     crossed_rungs,
     next_rung,
     no_rung,
@@ -62,15 +63,15 @@ class AshaPromoting:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        interrupted = rung_index(study, self.rungs).interrupted.values()
-        members = resume_interrupted(study, interrupted, free, self.until_step)
-        for rung, trial in self._promotable(study):
+        index = rung_index(study, self.rungs)
+        members = resume_interrupted(study, index.interrupted.values(), free, self.until_step)
+        for rung, trial in self._promotable(index):
             if len(members) == free:
                 break
             reason = f"trial {trial.number} is promoted from step {rung}"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         group = add_new(study, members, free, self.until_step(study, 0))
-        return group if group.members else self._last_resort(study, group)
+        return group if group.members else self._last_resort(study, index, group)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps:
@@ -79,9 +80,10 @@ class AshaPromoting:
         if not crossed:
             return no_rung(trial.step)
         rung, score = crossed[-1], trial.observations[-1].score
-        ranking = rung_index(study, self.rungs).ranking(rung)
-        rank, top = ranking.better_than(score) + 1, len(ranking) // self.eta
-        reason = f"rank {rank} of {len(ranking)} at step {rung}, top {top} go on"
+        ranking = rung_index(study, self.rungs).rankings()[rung]
+        rank, count = ranking.better_than(score) + 1, len(ranking)
+        top = count // self.eta
+        reason = f"rank {rank} of {count} at step {rung}, top {top} go on"
         return Decision(Action.CONTINUE if rank <= top else Action.PAUSE, reason)
 
     def until_step(self, study: Study, step: int) -> int:
@@ -90,24 +92,22 @@ class AshaPromoting:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def _promotable(self, study: Study) -> Iterator[tuple[int, Trial]]:
-        index = rung_index(study, self.rungs)
-        for rung in reversed(self.rungs):
-            ranking = index.ranking(rung)
-            top = len(ranking) // self.eta
-            for score, _, trial in index.paused_at(rung):
-                if ranking.better_than(score) + 1 > top:
+    def _promotable(self, index: RungIndex) -> Iterator[tuple[int, Trial]]:
+        rankings = index.rankings()
+        for rung, waiting in index.paused().items():
+            for score, _, trial in reversed(waiting):
+                ranking = rankings[rung]
+                if not ranking.is_among_best(score, len(ranking) // self.eta):
                     break
                 yield rung, trial
 
-    def _last_resort(self, study: Study, group: TrialGroup) -> TrialGroup:
+    def _last_resort(self, study: Study, index: RungIndex, group: TrialGroup) -> TrialGroup:
         if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
             if study.in_state(TrialState.PAUSED):
                 return TrialGroup((), "no paused trial is among the best of its rung")
             return group
-        index = rung_index(study, self.rungs)
-        for rung in reversed(self.rungs):
-            for _, _, trial in index.paused_at(rung):
+        for waiting in index.paused().values():
+            for _, _, trial in reversed(waiting):
                 reason = f"trial {trial.number} is the best that waits and none is whole"
                 member = resume(trial, self.until_step(study, trial.step), reason)
                 return TrialGroup((member,), "all have been started and none is whole")

@@ -83,7 +83,11 @@ class AshaSpeculative:
         return self._cuts(study).interrupted()
 
     def _cuts(self, study: Study) -> CutIndex:
-        return study.index(
-            ("cuts", self.min_steps, self.max_steps, self.eta),
-            lambda: CutIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta),
-        )
+        return study.index(self._key, self._make_cuts)
+
+    @cached_property
+    def _key(self) -> tuple[str, int, int, int]:
+        return "cuts", self.min_steps, self.max_steps, self.eta
+
+    def _make_cuts(self) -> CutIndex:
+        return CutIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from operator import lt
 from typing import NamedTuple
 
 from hpo_ops.core import Trial, TrialState
-from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs
+from hpo_ops.core.trial import PAUSED
+from hpo_ops.schedulers.rungs import RungIndex
 
 
 class Shortfall(NamedTuple):
@@ -38,11 +40,13 @@ class CutIndex:
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
         self.rungs = RungIndex((rungs,), lambda _: 0)
-        self._steps = rungs
+        self._rankings = self.rungs.rankings()
         self._judged = tuple(rung for rung in rungs if rung < max_steps)
         self._quantile = quantile
-        self._cuts = [-math.inf] * len(rungs)
+        self._cuts = dict.fromkeys(rungs, -math.inf)
         """The cut of each rung; below every score while it has less than two."""
+        self._changed: set[int] = set()
+        """Rungs whose cut is another one since the interrupted trials were last looked at."""
         self._missed: dict[int, Shortfall] = {}
         """The cut that a paused trial was below when it was last looked at, by number."""
         self._above: dict[int, Trial] = {}
@@ -52,20 +56,23 @@ class CutIndex:
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
         """The first cut that the trial is below; None where it is above every cut."""
-        arriving = crossed_rungs(trial, self._steps)
-        scores = self.rungs.scores(trial.number)
-        for rung, score, cut in zip(self._judged, scores, self._cuts, strict=False):
+        climb = self.rungs.climbs[trial.number]
+        scores, arriving = climb.scores, climb.arriving
+        if trial.decided_step is not None:
+            arriving = self.rungs.crossed(trial)
+        if not arriving and not any(map(lt, scores, self._cuts.values())):
+            return None  # as is usual
+        for rung, score in zip(self._judged, scores, strict=False):
             is_arriving = rung in arriving
-            needed = self._cut(rung, without=score) if is_arriving else cut
-            if score < needed:
-                count = len(self.rungs.ranking(rung))
-                return Shortfall(rung, score, needed, count, is_arriving)
+            cut = self._cut(rung, without=score) if is_arriving else self._cuts[rung]
+            if score < cut:
+                return Shortfall(rung, score, cut, len(self._rankings[rung]), is_arriving)
         return None
 
     def waiting(self) -> Iterator[Trial]:
         """Of each rung, the top one first, the paused trials, best first, until one is below."""
-        for rung in reversed(self._steps):
-            for _, _, trial in self.rungs.paused_at(rung):
+        for waiting in self.rungs.paused().values():
+            for _, _, trial in reversed(waiting):
                 if self._is_below(trial):
                     break
                 yield trial
@@ -73,7 +80,7 @@ class CutIndex:
     def _is_below(self, trial: Trial) -> bool:
         """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
         missed = self._missed.get(trial.number)
-        if missed is not None and missed.among == len(self.rungs.ranking(missed.rung)):
+        if missed is not None and missed.among == len(self._rankings[missed.rung]):
             return True
         missed = self.shortfall(trial)
         if missed is None:
@@ -83,11 +90,15 @@ class CutIndex:
 
     def interrupted(self) -> list[Trial]:
         """Trials that are paused between two rungs and are above every cut."""
-        for below, cut in zip(self._below.values(), self._cuts, strict=True):
+        if not self.rungs.interrupted:
+            return []
+        for rung in self._changed:
+            below, cut = self._below[rung], self._cuts[rung]
             while below and below[-1][0] >= cut:
                 number = below.pop()[1]
                 del self._missed[number]
                 self._above[number] = self.rungs.interrupted[number]
+        self._changed.clear()
         found = []
         for trial in list(self._above.values()):
             missed = self.shortfall(trial)
@@ -100,25 +111,23 @@ class CutIndex:
         return found
 
     def reported(self, trial: Trial, before: int) -> None:
-        scores = self.rungs.scores(trial.number)
-        passed = len(scores)
-        self.rungs.reported(trial, before)
-        for place in range(passed, len(scores)):
-            self._cuts[place] = self._cut(self._steps[place])
+        for rung in self.rungs.arrive(trial):
+            self._cuts[rung] = self._cut(rung)
+            self._changed.add(rung)
         if trial.number in self._missed:
             self._forget(trial)
             self._look_again(trial)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        if before is TrialState.PAUSED:
+        if before is PAUSED:
             self._forget(trial)
         self.rungs.moved(trial, before)
-        if trial.state is TrialState.PAUSED:
+        if trial.state is PAUSED:
             self._look_again(trial)
 
     def _cut(self, rung: int, *, without: float | None = None) -> float:
-        ranking = self.rungs.ranking(rung)
-        if len(ranking) - (without is not None) < 2:
+        ranking = self._rankings[rung]
+        if len(ranking) < (2 if without is None else 3):
             return -math.inf
         return ranking.quantile(self._quantile, without=without)
 

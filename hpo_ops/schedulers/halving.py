@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
+from hpo_ops.core.trial import PAUSED, RUNNING
 from hpo_ops.schedulers.places import by_priority, resume_reason
 from hpo_ops.schedulers.rungs import next_rung, no_rung, rung_steps
 
 
-class PausedIndex:
-    """Who is paused at which step, best first, kept up with the study."""
+class BarrierIndex:
+    """Who is paused at which step, best first, and who runs from where, kept up."""
 
     def __init__(self) -> None:
         self.at_step: dict[int, list[tuple[float, int]]] = {}
         """Negated score and number of each trial that is paused at a step."""
+        self.on_the_way: Counter[int] = Counter()
+        """How many trials run a segment that started at a step."""
         self._places: dict[int, tuple[int, tuple[float, int]]] = {}
+        self._starts: dict[int, int] = {}
 
     def reported(self, trial: Trial, before: int) -> None:
         if trial.number in self._places:
@@ -27,10 +32,21 @@ class PausedIndex:
             self._add(trial)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        if trial.number in self._places:
+        number, state = trial.number, trial.state
+        if number in self._places:
             self._forget(trial)
-        if trial.state is TrialState.PAUSED:
+        elif number in self._starts:
+            self._leave(self._starts.pop(number))
+        if state is PAUSED:
             self._add(trial)
+        elif state is RUNNING:
+            self._starts[number] = start = trial.step_at_start
+            self.on_the_way[start] += 1
+
+    def _leave(self, start: int) -> None:
+        self.on_the_way[start] -= 1
+        if not self.on_the_way[start]:
+            del self.on_the_way[start]
 
     def _add(self, trial: Trial) -> None:
         entry = (-(trial.score or 0.0), trial.number)
@@ -84,7 +100,7 @@ class Halving:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        at_step = study.index("paused at steps", PausedIndex).at_step
+        at_step = study.index("barriers", BarrierIndex).at_step
         ready = [
             study.trials[number]
             for step, here in at_step.items()
@@ -114,13 +130,14 @@ class Halving:
 
     def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
         """Places for the best of those that wait at a step, the lowest at which anyone does."""
-        running = study.in_state(TrialState.RUNNING).values()
+        running = len(study.in_state(TrialState.RUNNING))
+        index = study.index("barriers", BarrierIndex)
         lowest = self._reached(step)
-        if any(self._level(trial) < lowest for trial in running):
-            return TrialGroup((), f"{len(running)} trials are still on their way to a rung")
-        best = study.index("paused at steps", PausedIndex).at_step[step]
+        if any(self._reached(start) < lowest for start in index.on_the_way):
+            return TrialGroup((), f"{running} trials are still on their way to a rung")
+        best = index.at_step[step]
         count = len(best)
-        unfinished = len(study.in_state(TrialState.PAUSED)) + len(running)
+        unfinished = len(study.in_state(TrialState.PAUSED)) + running
         if count == unfinished:  # else the barrier was passed, and these wait for a place only
             count = max(1, len(study.ranking_at(step)) // self.eta)
         members = [
@@ -135,17 +152,8 @@ class Halving:
 
     def _member(self, trial: Trial, reason: str) -> Member:
         until = next_rung(trial.step, self.rungs, self.max_steps)
-        return Member(
-            trial=trial.number, until_step=until, reason=reason, group=self._level(trial)
-        )
-
-    def _level(self, trial: Trial) -> int:
-        """How many rungs the trial has reached, or had when its segment started if it runs."""
-        step = trial.step
-        if trial.state is TrialState.RUNNING:
-            start = trial.observations_at_start
-            step = trial.observations[start - 1].step if start else 0
-        return self._reached(step)
+        group = self._reached(trial.step)
+        return Member(trial=trial.number, until_step=until, reason=reason, group=group)
 
     def _reached(self, step: int) -> int:
         """How many rungs are at a step or below."""

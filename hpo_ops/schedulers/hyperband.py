@@ -105,13 +105,14 @@ class Hyperband:
 
     def _judge(self, study: Study, trial: Trial, bracket: int, rung: int) -> Decision:
         index = study.index(("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of))
-        ranking = index.ranking(rung, bracket)
+        ranking = index.rankings(bracket)[rung]
+        count = len(ranking)
         place = f"at step {rung} of bracket {bracket}"
-        if len(ranking) < 3:
+        if count < 3:
             return Decision(Action.CONTINUE, f"fewer than two earlier results {place}")
         rank = ranking.better_than(trial.observations[-1].score) + 1
-        top = max(1, len(ranking) // self.eta)
-        reason = f"rank {rank} of {len(ranking)} {place}"
+        top = count // self.eta or 1
+        reason = f"rank {rank} of {count} {place}"
         if rank > top:
             return Decision(Action.STOP, f"{reason}, top {top} go on")
         return Decision(Action.CONTINUE, reason)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.admission import should_start, study_bound
+from hpo_ops.schedulers.admission import has_time, study_bound
 from hpo_ops.schedulers.asha import Asha
 from hpo_ops.schedulers.asha_promoting import AshaPromoting, resume_interrupted
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative
@@ -78,8 +78,7 @@ class HyperSched:
         if study.goal.deadline_seconds is None:
             return self.asha.next(study, free, now)
         left = study.goal.seconds_left(now)
-        bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
-        if left > 0 and should_start(left, bound):
+        if left > 0 and has_time(study, left, eta=self.eta, max_steps=self.max_steps):
             return self.asha.next(study, free, now)
         interrupted = self._interrupted(study)
         members = tuple(
@@ -94,6 +93,7 @@ class HyperSched:
             for number in study.in_state(state)
             if number not in kept
         )
+        bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
         reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
         return TrialGroup(members, reason, dropped)
 
@@ -105,11 +105,10 @@ class HyperSched:
         return rung_index(study, asha.rungs).interrupted.values()
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if study.goal.seconds_left(now) <= 0:
+        deadline = study.goal.deadline_seconds
+        if deadline is not None and now >= deadline:
             return Decision(Action.STOP, "the deadline has passed")
         decision = self.asha.on_report(study, trial, now)
-        if decision.action is not Action.PAUSE or study.best is not trial:
-            return decision
-        if study.goal.deadline_seconds is None:
+        if study.best is not trial or deadline is None or decision.action is not Action.PAUSE:
             return decision
         return Decision(Action.CONTINUE, f"the best of all goes on ({decision.reason})")

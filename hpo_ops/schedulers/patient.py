@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup
 from hpo_ops.core.options import check_at_least, create_policy
@@ -58,17 +59,30 @@ class Patient:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         seen = trial.observations
         if len(seen) <= self.patience + 1:
-            return Decision(Action.CONTINUE, f"fewer than {self.patience + 2} reports")
-        before = max(item.score for item in seen[: -self.patience - 1])
-        after = max(item.score for item in seen[-self.patience - 1 :])
-        if not before - self.min_delta > after:
-            return Decision(Action.CONTINUE, f"improved in the last {self.patience + 1} reports")
+            return self._too_early
+        if not self._has_lost_patience(trial):
+            return self._improved
         rule = self._rule()
         if rule is not None:
             return rule.on_report(study, trial, now)
         return Decision(
             Action.STOP, f"best of the last {self.patience + 1} reports is worse than before"
         )
+
+    def _has_lost_patience(self, trial: Trial) -> bool:
+        """Whether the last reports are worse than the best before them."""
+        last = trial.observations[-self.patience - 1 :]
+        if trial.best_score is None or trial.best_step is None or trial.best_step >= last[0].step:
+            return False
+        return trial.best_score - self.min_delta > max(item.score for item in last)
+
+    @cached_property
+    def _too_early(self) -> Decision:
+        return Decision(Action.CONTINUE, f"fewer than {self.patience + 2} reports")
+
+    @cached_property
+    def _improved(self) -> Decision:
+        return Decision(Action.CONTINUE, f"improved in the last {self.patience + 1} reports")
 
     def _rule(self) -> Scheduler | None:
         if self.wrapped is None:

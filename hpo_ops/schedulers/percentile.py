@@ -5,10 +5,25 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least, check_between
 from hpo_ops.schedulers.places import fill_places
+
+
+class Bar(NamedTuple):
+    """What a trial has to come up to at a step.
+
+    Attributes:
+        among: Whole trials that reported at the step.
+        cut: The least score that is good enough; None without such trials.
+        text: The cut and where it comes from.
+    """
+
+    among: int
+    cut: float | None
+    text: str
 
 
 class CompletedIndex:
@@ -17,10 +32,24 @@ class CompletedIndex:
     def __init__(self) -> None:
         self.trials = 0
         self._rankings: dict[int, Ranking] = defaultdict(Ranking)
+        self._bars: dict[tuple[int, float], Bar] = {}
+        """Bars that were asked for since a trial was completed."""
 
-    def ranking(self, step: int) -> Ranking:
-        """The scores that completed trials reported at exactly this step."""
-        return self._rankings[step]
+    def bar(self, step: int, percentile: float) -> Bar:
+        """The percentile of the scores that completed trials reported at exactly this step."""
+        bar = self._bars.get((step, percentile))
+        if bar is None:
+            bar = self._bars[step, percentile] = self._make_bar(step, percentile)
+        return bar
+
+    def _make_bar(self, step: int, percentile: float) -> Bar:
+        ranking = self._rankings[step]
+        among = len(ranking)
+        if not among:
+            return Bar(0, None, "no bar")
+        cut = ranking.quantile(1 - percentile / 100)
+        place = f"the best {percentile:g} % of {among} whole trials at step {step}"
+        return Bar(among, cut, f"{cut:g}, {place}")
 
     def reported(self, trial: Trial, before: int) -> None:
         """Nothing: a trial counts once it is whole."""
@@ -28,6 +57,7 @@ class CompletedIndex:
     def moved(self, trial: Trial, before: TrialState) -> None:
         if trial.state is TrialState.COMPLETED and before is not TrialState.COMPLETED:
             self.trials += 1
+            self._bars.clear()
             for seen in trial.observations:
                 self._rankings[seen.step].add(seen.score)
 
@@ -89,19 +119,13 @@ class Percentile:
             return Decision(Action.CONTINUE, f"fewer than {count} whole trials")
         if not is_first_in_interval(trial, self.n_warmup_steps, self.interval_steps):
             return Decision(Action.CONTINUE, f"no judgement at step {trial.step}")
-        ranking = completed.ranking(trial.step)
-        if len(ranking) < self.n_min_trials:
+        among, cut, text = completed.bar(trial.step, self.percentile)
+        if cut is None or among < self.n_min_trials:
             return Decision(
                 Action.CONTINUE,
                 f"fewer than {self.n_min_trials} whole trials at step {trial.step}",
             )
-        cut = ranking.quantile(1 - self.percentile / 100)
         best = -math.inf if trial.best_score is None else trial.best_score
-        place = f"the best {self.percentile:g} % of {len(ranking)} whole trials"
         if best < cut:
-            return Decision(
-                Action.STOP, f"best {best:g} is below {cut:g}, {place} at step {trial.step}"
-            )
-        return Decision(
-            Action.CONTINUE, f"best {best:g} is not below {cut:g}, {place} at step {trial.step}"
-        )
+            return Decision(Action.STOP, f"best {best:g} is below {text}")
+        return Decision(Action.CONTINUE, f"best {best:g} is not below {text}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialState
+from hpo_ops.core.trial import PAUSED
 
 
 @cache
@@ -39,8 +42,10 @@ def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
         seen = seen[: bisect_right(seen, trial.decided_step, key=lambda item: item.step)]
     if not seen:
         return ()
-    before = bisect_right(rungs, seen[-2].step) if len(seen) > 1 else 0
-    return rungs[before : bisect_right(rungs, seen[-1].step)]
+    step, before = seen[-1].step, seen[-2].step if len(seen) > 1 else 0
+    if step == before + 1:  # as is usual
+        return (step,) if step in rungs else ()
+    return rungs[bisect_right(rungs, before) : bisect_right(rungs, step)]
 
 
 def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
@@ -55,12 +60,27 @@ def no_rung(step: int) -> Decision:
 
 
 class Waiting(NamedTuple):
-    """A trial that is paused at a rung; the greatest is first in line."""
+    """A trial that is paused at a rung; the greatest goes on first."""
 
     score: float
     turn: int
     """Its number, negated."""
     trial: Trial
+
+
+@dataclass(slots=True)
+class Climb:
+    """How far up its rungs a trial is.
+
+    Attributes:
+        ahead: The first rung that it has not reached; endless after the last.
+        scores: The scores that it first had at or after the rungs that it passed, in order.
+        arriving: The rungs that its last report was the first to reach or pass.
+    """
+
+    ahead: float = 0.0
+    scores: list[float] = field(default_factory=list)
+    arriving: tuple[int, ...] = ()
 
 
 class RungIndex:
@@ -76,50 +96,61 @@ class RungIndex:
         self._brackets = brackets
         self._bracket_of = bracket_of
         self._rankings = [{rung: Ranking() for rung in rungs} for rungs in brackets]
-        self._scores: dict[int, list[float]] = defaultdict(list)
+        self.climbs: dict[int, Climb] = defaultdict(Climb)
+        """How far each trial is, by number."""
         self._paused: list[dict[int, list[Waiting]]] = [
-            {rung: [] for rung in rungs} for rungs in brackets
+            {rung: [] for rung in reversed(rungs)} for rungs in brackets
         ]
         self.interrupted: dict[int, Trial] = {}
         """Trials that are paused between two rungs, by number."""
         self._waits: dict[int, tuple[int, Waiting]] = {}
 
-    def ranking(self, rung: int, bracket: int = 0) -> Ranking:
-        """The scores that trials of a bracket first had at or after a rung."""
-        return self._rankings[bracket][rung]
+    def rankings(self, bracket: int = 0) -> Mapping[int, Ranking]:
+        """The scores that trials of a bracket first had at or after each rung."""
+        return self._rankings[bracket]
 
-    def scores(self, number: int) -> Sequence[float]:
-        """The scores that a trial first had at or after the rungs that it passed, in order."""
-        return self._scores[number]
+    def crossed(self, trial: Trial) -> tuple[int, ...]:
+        """The rungs that the trial reached last: see ``crossed_rungs``."""
+        if trial.decided_step is None:
+            return self.climbs[trial.number].arriving
+        return crossed_rungs(trial, self._brackets[self._bracket_of(trial.number)])
 
-    def paused_at(self, rung: int, bracket: int = 0) -> Iterator[Waiting]:
-        """The trials that wait at a rung, best first, then by number."""
-        return reversed(self._paused[bracket][rung])
+    def paused(self, bracket: int = 0) -> Mapping[int, Sequence[Waiting]]:
+        """The trials that wait at each rung, the top one first; the best comes last."""
+        return self._paused[bracket]
 
     def reported(self, trial: Trial, before: int) -> None:
+        self.arrive(trial)
+
+    def arrive(self, trial: Trial) -> Sequence[int]:
+        """Takes in the last report of a trial: the rungs that it is the first to reach."""
+        last, climb = trial.observations[-1], self.climbs[trial.number]
+        if last.step < climb.ahead:
+            climb.arriving = ()
+            return ()
         bracket = self._bracket_of(trial.number)
         rungs = self._brackets[bracket]
-        last = trial.observations[-1]
-        scores = self._scores[trial.number]
-        while len(scores) < len(rungs) and rungs[len(scores)] <= last.step:
-            self._rankings[bracket][rungs[len(scores)]].add(last.score)
-            scores.append(last.score)
+        reached = bisect_right(rungs, last.step)
+        climb.arriving = rungs[len(climb.scores) : reached]
+        climb.ahead = rungs[reached] if reached < len(rungs) else math.inf
+        for rung in climb.arriving:
+            self._rankings[bracket][rung].add(last.score)
+            climb.scores.append(last.score)
+        return climb.arriving
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        if before is TrialState.PAUSED:
+        if before is PAUSED:
             self._forget(trial)
-        if trial.state is TrialState.PAUSED:
-            bracket = self._bracket_of(trial.number)
-            crossed = crossed_rungs(trial, self._brackets[bracket])
+        if trial.state is PAUSED:
+            crossed = self.crossed(trial)
             if not crossed:
                 self.interrupted[trial.number] = trial
                 return
-            score = trial.score_at(crossed[-1])
-            entry = Waiting(
-                trial.observations[-1].score if score is None else score, -trial.number, trial
-            )
-            insort(self._paused[bracket][crossed[-1]], entry)
-            self._waits[trial.number] = (crossed[-1], entry)
+            rung, bracket = crossed[-1], self._bracket_of(trial.number)
+            score = self.climbs[trial.number].scores[self._brackets[bracket].index(rung)]
+            entry = Waiting(score, -trial.number, trial)
+            insort(self._paused[bracket][rung], entry)
+            self._waits[trial.number] = (rung, entry)
 
     def _forget(self, trial: Trial) -> None:
         self.interrupted.pop(trial.number, None)

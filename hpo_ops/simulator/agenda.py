@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from heapq import heappush
+from itertools import count
 
 
 class Kind(IntEnum):
@@ -14,18 +15,20 @@ class Kind(IntEnum):
     PREEMPT = 2
 
 
+REPORT = Kind.REPORT  # a member is looked up slowly, and this is nearly every event
+
+
 class Agenda:
     """Planned events: time, kind, and two numbers that depend on the kind."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, Kind, int, int]] = []
         """Time, when it was planned, kind, and its two numbers; `heappop` takes the next out."""
-        self._counter = 0
+        self._turns = count(1)
 
     def push(self, time: float, kind: Kind, number: int, version: int = 0) -> None:
         """Plans an event."""
-        self._counter = counter = self._counter + 1
-        heappush(self.heap, (time, counter, kind, number, version))
+        heappush(self.heap, (time, next(self._turns), kind, number, version))
 
     def has(self, kind: Kind) -> bool:
         """Whether such an event is still planned."""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from hpo_ops.allocators import changes_of
 from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
 from hpo_ops.core.trial import ONE_UNIT
-from hpo_ops.simulator.agenda import Agenda, Kind
+from hpo_ops.simulator.agenda import REPORT, Agenda
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.replay import Interval
 from hpo_ops.simulator.traces import TrialTrace
@@ -20,7 +20,10 @@ LogLine = tuple[float, str, int | None, int, str]
 
 @dataclass(slots=True)
 class Segment:
-    """A trial that runs: it has made so many of its reports and will make so many."""
+    """A trial that runs: it has made so many of its reports and will make so many.
+
+    The duration is that of the report that it is at.
+    """
 
     number: int
     steps: Sequence[int]
@@ -32,6 +35,7 @@ class Segment:
     member: Member
     width: Fraction = ONE_UNIT
     speed: float = 1.0
+    duration: float = 0.0
     units: tuple[int, ...] = ()
     started: float = 0.0
     from_step: int = 0
@@ -107,8 +111,8 @@ class Floor:
 
     def plan(self, segment: Segment, now: float) -> None:
         """Plans a segment's next report."""
-        duration = segment.seconds[segment.done] / segment.speed
-        self._agenda.push(now + duration, Kind.REPORT, segment.number, segment.version)
+        segment.duration = duration = segment.seconds[segment.done] / segment.speed
+        self._agenda.push(now + duration, REPORT, segment.number, segment.version)
 
     def close(self, segment: Segment, now: float) -> None:
         """The segment ends."""

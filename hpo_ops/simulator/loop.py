@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from heapq import heappop
 
 from hpo_ops.core import (
@@ -16,11 +17,13 @@ from hpo_ops.core import (
     TrialState,
 )
 from hpo_ops.curves import CurvePredictor
-from hpo_ops.simulator.agenda import Agenda, Kind
+from hpo_ops.simulator.agenda import REPORT, Agenda, Kind
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.floor import Floor, LogLine, Segment, make_segment
 from hpo_ops.simulator.replay import Replay
 from hpo_ops.simulator.traces import Traces
+
+CONTINUE = Action.CONTINUE  # a member is looked up slowly, and every report asks for it
 
 
 class Loop:
@@ -59,15 +62,17 @@ class Loop:
     def run(self, *, stop_at_target: bool) -> Replay:
         """Runs to the end."""
         deadline = self._study.goal.deadline_seconds
+        if deadline is None:
+            deadline = math.inf
         reached: float | None = None
         running, heap = self._floor.running, self._agenda.heap
         self._fill()
         while heap and (running or self._floor.queued or self._agenda.has(Kind.CAPACITY)):
             time, _, kind, number, version = heappop(heap)
-            if deadline is not None and time > deadline:
+            if time > deadline:
                 self._now = deadline
                 break
-            if kind is Kind.REPORT:
+            if kind is REPORT:
                 segment = running.get(number)
                 if segment is None or segment.version != version:
                     continue
@@ -94,8 +99,7 @@ class Loop:
         study, number, index = self._study, segment.number, segment.done
         segment.done = index + 1
         step, value = segment.steps[index], segment.values[index]
-        seconds = segment.seconds[index] / segment.speed
-        if not study.record(number, step, value, seconds, segment.width):
+        if not study.record(number, step, value, segment.duration, segment.width):
             self._go_on(segment)  # trained again after an interruption
             return False
         trial = study.trials[number]
@@ -107,8 +111,11 @@ class Loop:
         decision = self._scheduler.on_report(study, trial, self._now)
         action = decision.action
         self._log.append((self._now, action, number, step, decision.reason))
-        if action is Action.CONTINUE and segment.done < segment.until:
-            self._go_on(segment)
+        if action is CONTINUE and segment.done < segment.until:
+            if self._has_allocator:
+                self._go_on(segment)
+            else:
+                self._floor.plan(segment, self._now)
             return is_hit
         self._leave(segment, decision)
         self._fill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,8 @@ def test_a_rank_is_what_counting_gives(values: list[float], score: float) -> Non
     assert ranking.worse_than(score) == sum(value < score for value in values)
     assert ranking.top(3) == sorted(values, reverse=True)[:3]
     assert ranking.top(0) == []
+    for count in range(len(values) + 1):
+        assert ranking.is_among_best(score, count) is (ranking.better_than(score) < count)
 
 
 @given(scores, st.floats(0, 1))
@@ -38,14 +41,26 @@ def test_a_quantile_lies_between_its_neighbours(values: list[float], q: float) -
     assert ordered[low] - 1e-12 <= ranking.quantile(q) <= high + 1e-12
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1))
-def test_a_running_median_is_the_half_quantile(values: list[float]) -> None:
+@given(scores.filter(lambda values: len(values) > 1), st.floats(0, 1), st.randoms())
+def test_a_quantile_may_leave_one_score_out(values: list[float], q: float, random: Random) -> None:
+    ranking, others = Ranking(), Ranking()
+    out = random.randrange(len(values))
+    for place, value in enumerate(values):
+        ranking.add(value)
+        if place != out:
+            others.add(value)
+    assert ranking.quantile(q, without=values[out]) == others.quantile(q)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.integers(1, 5))
+def test_a_running_median_is_the_half_quantile(values: list[float], every: int) -> None:
     running, ranking = RunningMedian(), Ranking()
     assert running.median is None
-    for value in values:
+    for count, value in enumerate(values, start=1):
         running.add(value)
         ranking.add(value)
-        assert running.median == ranking.quantile(0.5)
+        if count % every == 0:
+            assert running.median == ranking.quantile(0.5)
 
 
 def test_a_quantile_interpolates() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hpo_ops.core import Action, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha, HyperSched
-from hpo_ops.schedulers.admission import admission_bound, should_start, study_bound
+from hpo_ops.schedulers.admission import admission_bound, has_time, should_start, study_bound
 from hpo_ops.schedulers.hypersched import Variant
 from tests.contracts.scheduler import Live, SchedulerContract
 
@@ -58,6 +58,13 @@ def running(deadline: float) -> Study:
 
 def test_the_bound_follows_the_furthest_trial() -> None:
     assert study_bound(running(4000.0), eta=4, max_steps=100) == 1200.0
+
+
+@pytest.mark.parametrize("left", [1000.0, 1200.0, 1200.5, 1500.0])
+def test_there_is_time_as_the_bound_says(left: float) -> None:
+    study = running(4000.0)
+    assert has_time(study, left, eta=4, max_steps=100) is (left > 1200.0)
+    assert has_time(study, left, eta=9, max_steps=60) is (left > 1200.0)
 
 
 def test_a_study_without_reports_starts_trials() -> None:
