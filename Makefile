@@ -50,9 +50,9 @@ test: test-fast test-real ## Runs all tests, quick ones first
 test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
-# Those on Kubernetes mostly wait for pods: beside the others they cost little time.
+# Each takes about half of the time to wait, and a stack takes a third of a core to do nothing.
 test-real: install browser cluster-build ## Runs test-e2e and test-k8s side by side
-	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $$(($(STACKS) + 1)) --dist loadgroup $(REAL)
+	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $(STACKS) --dist loadgroup $(REAL)
 
 test-e2e: install browser ## Runs the tests against a real stack
 	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadgroup $(REAL)

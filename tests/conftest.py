@@ -26,6 +26,7 @@ _REAL = {"checkpoints", "e2e", "k8s", "stack"}
 """Where tests start real services: `make test-real` looks nowhere else."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file share a stack, and all tests on Kubernetes one cluster (``loadgroup``)."""
     for item in items:

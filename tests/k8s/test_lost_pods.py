@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+import psutil
 import pytest
 from kubernetes.client import SchedulingV1Api
 
+from hpo_ops.airflow.pod import NATIVE_SIDECARS
 from tests.e2e.airflow import wait_for
 from tests.k8s.lab import WHOLE, PodLab, Watch, pace
 from tests.k8s.pods import TOLERATE_GPU, PodRequest, Pods
@@ -221,8 +223,33 @@ for step in trial.steps(3):
 """
 
 
+def a_trial_whose_agent_is_killed_loses_no_more_than_a_checkpoint(lab: PodLab) -> None:
+    """A native sidecar is started again. Otherwise nothing of the training is heard any more."""
+    name = lab.add_pod_study(
+        "k8s_agent", flow="rolling", trials=1, parallelism=1, scheduler=WHOLE, space=pace(1.0)
+    )
+    run_id = lab.trigger(name)
+    lab.wait_for_step(name, run_id, 2)
+    kill_agent(name)
+    study = lab.ended(name, run_id)
+    lab.assert_went_on(study, times=0 if lab.server_version >= NATIVE_SIDECARS else 1)
+    assert lab.session.gateway.reports(study.id).steps == list(range(1, 10))
+
+
+def kill_agent(study: str) -> None:
+    """Kills the process of a study's agent, which this machine can see."""
+    (agent,) = (
+        process
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if (process.info["cmdline"] or [])[1:] == ["-m", "hpo_ops.agent", "run"]
+        and process.info["environ"]["HPO_STUDY_KEY"].startswith(f"{study}/")
+    )
+    agent.kill()
+
+
 @each(
     [
+        a_trial_whose_agent_is_killed_loses_no_more_than_a_checkpoint,
         a_trial_on_spot_nodes_goes_on_elsewhere_after_two_losses,
         a_trial_that_fills_its_disk_is_put_out_and_goes_on,
         a_trial_goes_on_when_its_node_was_started_again,
