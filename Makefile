@@ -52,10 +52,10 @@ test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 
 # Each takes about half of the time to wait, and a stack takes a third of a core to do nothing.
 test-real: install browser cluster-build ## Runs test-e2e and test-k8s side by side
-	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $(STACKS) --dist loadgroup $(REAL)
+	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $(STACKS) --dist loadfile $(REAL)
 
 test-e2e: install browser ## Runs the tests against a real stack
-	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadgroup $(REAL)
+	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadfile $(REAL)
 
 test-k8s: install cluster-build ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	$(PYTEST) --durations=15 -m k8s tests/k8s

@@ -1,8 +1,10 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.databases import database, empty_database, postgres, template
 
@@ -26,11 +28,20 @@ _REAL = {"checkpoints", "e2e", "k8s", "stack"}
 """Where tests start real services: `make test-real` looks nowhere else."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file share a stack, and all tests on Kubernetes one cluster (``loadgroup``)."""
+    """Tests that start real services are where they are looked for."""
     for item in items:
         room = item.path.relative_to(_HERE).parts[0]
         if item.get_closest_marker("e2e") and room not in _REAL:
             raise pytest.UsageError(f"{item.nodeid} is marked e2e, but not in {sorted(_REAL)}")
-        item.add_marker(pytest.mark.xdist_group(room if room == "k8s" else str(item.path)))
+
+
+class RoomScheduling(LoadScopeScheduling):
+    """Tests of one file share a stack, and all tests on Kubernetes one cluster."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "k8s" if nodeid.startswith("tests/k8s/") else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RoomScheduling | None:
+    return RoomScheduling(config, log) if config.getoption("dist") == "loadfile" else None
