@@ -21,14 +21,17 @@ from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
 
 TRAINING = Path(__file__).parent / "training"
-SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30"}
-"""For stacks of tests, which say when there is something new to read."""
+QUIET = {
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",
+}
+"""For stacks of tests, several on one machine: they say when there is something new to read."""
 PATIENCE = 400.0
 """Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
 
 def wait_for(
-    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 0.2
+    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 0.5
 ) -> Any:
     """Asks until the answer is true, and returns it."""
     give_up_at = time.monotonic() + seconds
@@ -115,7 +118,7 @@ class Lab:
             return state if state in ("success", "failed") else None
 
         what = f"the end of {name} {run_id}"
-        state: str = wait_for(ended, seconds=seconds, what=what, every=0.5)
+        state: str = wait_for(ended, seconds=seconds, what=what)
         if state == "failed":
             for task in ("prepare", "publish"):
                 print(task, "of", name, "says:", self.airflow.failure_of(name, run_id, task))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.stack import Stack
-from tests.e2e.airflow import SELDOM, Lab
+from tests.e2e.airflow import QUIET, Lab
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def dags(place: Path) -> Path:
 @pytest.fixture(scope="session")
 def stack(place: Path, dags: Path) -> Iterator[Stack]:
     """All parts, on free ports; afterwards nothing may be left running."""
-    made = Stack(place / ".hpo", dags=dags, port=0, s3_port=0, extra_environment=SELDOM)
+    made = Stack(place / ".hpo", dags=dags, port=0, s3_port=0, extra_environment=QUIET)
     made.start()
     yield made
     made.stop()

@@ -126,7 +126,8 @@ def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: No
 
 
 def test_a_poor_trial_gives_way_to_a_changed_copy_of_the_best(lab: Lab, units: None) -> None:
-    study_file = heights(0.8, 0.5, 0.4, 0.1, pause=0.5)
+    # Long enough that none is at its end before the last one has begun.
+    study_file = heights(0.8, 0.5, 0.4, 0.1, pause=1.5)
     name = lab.add_study(
         "e2e_pbt",
         **{**study_file, "trials": 5},

@@ -21,7 +21,7 @@ from hpo_ops.client import Progress, TrialSummary
 from hpo_ops.stack import Stack
 from tests.cluster.cluster import Cluster
 from tests.cluster.forward import Valve
-from tests.e2e.airflow import PATIENCE, SELDOM, Lab, wait_for
+from tests.e2e.airflow import PATIENCE, QUIET, Lab, wait_for
 from tests.k8s.rights import least_rights
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -216,7 +216,7 @@ class Watch:
         return [pod.spec.node_name for pod in self.seen.values() if pod.spec.node_name]
 
     def _look(self) -> None:
-        while not self._is_over.wait(0.3):
+        while not self._is_over.wait(0.5):
             pods = self._lab.pods(self._study)
             self.seen |= {pod.metadata.name: pod for pod in pods}
             busy = [pod for pod in pods if pod.status.phase in ("Pending", "Running")]
@@ -254,7 +254,7 @@ def _run_stack(
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
         "HPO_AGENT_IMAGE": cluster.images.python,
         "HPO_POD_HOST": cluster.host or "",
-        **SELDOM,
+        **QUIET,
     }
     stack = Stack(
         folder / ".hpo",

@@ -219,6 +219,7 @@ def test_an_interrupted_start_leaves_nothing_behind(number: signal.Signals, mome
         # As a terminal does: to the whole foreground group.
         os.killpg(child.pid, number)
 
-        assert child.wait(180) == (130 if number is signal.SIGINT else 143)
+        # By itself or by the signal: a shell says the same of both.
+        assert child.wait(180) in (128 + number, -number)
     assert Stack(root).processes() == []
     shutil.rmtree(folder, ignore_errors=True)
