@@ -50,7 +50,7 @@ test: test-fast test-real ## Runs all tests, quick ones first
 test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
-# Each takes about half of the time to wait, and a stack takes a third of a core to do nothing.
+# Together they keep two cores busy; one stack more would only take a third of a core to idle.
 test-real: install browser cluster-build ## Runs test-e2e and test-k8s side by side
 	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $(STACKS) --dist loadfile $(REAL)
 
