@@ -15,11 +15,13 @@ from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.recorded import read_traces
 from hpo_ops.cli.replaying import (
     HOUR,
+    Curves,
     Schedulers,
     Seed,
     StartSeconds,
     UnseenRule,
     check_length,
+    choose_predictor,
     figure_table,
     parse_counts,
     show,
@@ -35,7 +37,6 @@ from hpo_ops.cli.terminal import Json, print_json, track
 from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.config.study import Flow
 from hpo_ops.core import derive_seed
-from hpo_ops.curves import ProjectedEnsemble
 from hpo_ops.simulator import Cluster, MemoPredictor, Summary, Traces, image_study, summarize
 from hpo_ops.simulator.comparison import Draw, Outcome, Policy, outcome_of, replays
 from hpo_ops.simulator.policies import parse_policies, policy_of
@@ -86,6 +87,7 @@ def plan(
     ] = PACE,
     start_seconds: StartSeconds = None,
     seed: Seed = 0,
+    curves: Curves = None,
     unseen: UnseenRule = Unseen.HOLD,
     as_json: Json = False,
 ) -> None:
@@ -100,14 +102,14 @@ def plan(
     rate = parse_price(price)
     counts = parse_counts("--slots", slots) if slots else _usual_slots(config)
     given = None if like is None else read_traces(like, seed=seed)
-    own = policy_of(config)
+    own = replace(policy_of(config), predictor=None)  # one for all
     length = own.scheduler.max_steps or steps or (whole_steps(given) if given else USUAL_STEPS)
     policies = {f"{config.scheduler.name} (this study)": own}
     words = scheduler or [name for name in USUAL.split(",") if name != config.scheduler.name]
     with told_in_a_sentence():
         is_in_rounds = config.flow is Flow.ROUNDS
         policies |= parse_policies(words, max_steps=length, rounds=is_in_rounds)
-    predictor = MemoPredictor(ProjectedEnsemble(seed=seed))
+    predictor = choose_predictor(curves, seed=seed, usual=config.to_dict()["curves"])
     cluster = Cluster(
         units=1, start_seconds=start_seconds or 0.0, resume_seconds=start_seconds or 0.0
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -14,8 +14,10 @@ from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.terminal import out
 from hpo_ops.config import StudyError
 from hpo_ops.config.units import parse_duration
-from hpo_ops.simulator import Spread, Summary, Traces
+from hpo_ops.curves import create_predictor
+from hpo_ops.simulator import MemoPredictor, Spread, Summary, Traces
 from hpo_ops.simulator.comparison import Policy
+from hpo_ops.simulator.policies import parse_predictor
 from hpo_ops.simulator.unseen import Unseen
 
 HOUR = 3600.0
@@ -33,6 +35,13 @@ Schedulers = Annotated[
 Allocator = Annotated[
     str | None,
     typer.Option(help="Allocator of the policies that name none: name, or name:key=value."),
+]
+Curves = Annotated[
+    str | None,
+    typer.Option(
+        help="Who forecasts learning curves, for pop and early_term: projected, wandering, mcmc "
+        "or your own, with options after a colon; as in the study if not given, else projected.",
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of orders and of made-up curves.")]
 UnseenRule = Annotated[
@@ -61,6 +70,28 @@ def told_in_a_sentence(where: str = "") -> Iterator[None]:
         raise
     except ValueError as error:
         raise CommandError(f"{where}{error}") from error
+
+
+def choose_predictor(
+    words: str | None, *, seed: int, usual: Mapping[str, object] | None = None
+) -> MemoPredictor:
+    """Who forecasts: as said, else as in the study.
+
+    Args:
+        words: What was said.
+        seed: Its seed.
+        usual: The study's own, as in its file.
+    """
+    with told_in_a_sentence("--curves: " if words else ""):
+        if words:
+            return MemoPredictor(parse_predictor(words, seed=seed))
+        name, options = named(usual or {"name": "projected"})
+        return MemoPredictor(create_predictor(name, options, seed=seed))
+
+
+def named(words: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """A policy as in a study file as its name and its options."""
+    return str(words["name"]), {key: value for key, value in words.items() if key != "name"}
 
 
 def parse_counts(option: str, text: str) -> list[int]:

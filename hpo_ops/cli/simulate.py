@@ -15,11 +15,13 @@ from hpo_ops.cli.recorded import read_traces
 from hpo_ops.cli.replaying import (
     HOUR,
     Allocator,
+    Curves,
     Schedulers,
     Seed,
     StartSeconds,
     UnseenRule,
     check_length,
+    choose_predictor,
     figure_table,
     parse_seconds,
     show,
@@ -32,7 +34,6 @@ from hpo_ops.cli.replaying import (
 )
 from hpo_ops.cli.simulate_plots import draw_plots, machines_around
 from hpo_ops.cli.terminal import Json, print_json, track
-from hpo_ops.curves import ProjectedEnsemble
 from hpo_ops.simulator import Cluster, MemoPredictor, Replay, Traces, oracle_seconds, summarize
 from hpo_ops.simulator.comparison import Outcome, Policy, orders_of, outcome_of, replays
 from hpo_ops.simulator.history import calibrate
@@ -115,6 +116,7 @@ def simulate(
         ),
     ] = False,
     seed: Seed = 0,
+    curves: Curves = None,
     unseen: UnseenRule = Unseen.HOLD,
     start_seconds: StartSeconds = None,
     max_width: Annotated[
@@ -145,7 +147,8 @@ def simulate(
         )
     if plots is not None:
         machines_around(slots)  # says so now where a package is missing
-    predictor = MemoPredictor(ProjectedEnsemble(seed=seed))
+    usual = None if given.terms is None else given.terms.curves
+    predictor = choose_predictor(curves, seed=seed, usual=usual)
     whole = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
     cluster = Cluster(units=slots, max_width=max_width or slots, max_share=max_share)
     setting = Setting(

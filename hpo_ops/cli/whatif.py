@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -14,9 +14,12 @@ from hpo_ops.cli.recorded import is_file_of_traces, read_traces, record
 from hpo_ops.cli.replaying import (
     HOUR,
     Allocator,
+    Curves,
     Schedulers,
     UnseenRule,
+    choose_predictor,
     figure_table,
+    named,
     parse_counts,
     show,
     time_text,
@@ -25,9 +28,9 @@ from hpo_ops.cli.replaying import (
 )
 from hpo_ops.cli.simulate import cluster_note
 from hpo_ops.cli.terminal import Json, Run, print_json, track
-from hpo_ops.curves import ProjectedEnsemble
+from hpo_ops.curves import CurvePredictor
 from hpo_ops.schedulers import create_scheduler
-from hpo_ops.simulator import Cluster, MemoPredictor, Replay, Traces
+from hpo_ops.simulator import Cluster, Replay, Traces
 from hpo_ops.simulator import simulate as replay_study
 from hpo_ops.simulator.comparison import Policy
 from hpo_ops.simulator.history import History, calibrate, first_start, history_of
@@ -62,6 +65,7 @@ def whatif(
         typer.Option(help="Trials at the same time, one number or several: 2,4,8; as it was."),
     ] = None,
     allocator: Allocator = None,
+    curves: Curves = None,
     unseen: UnseenRule = Unseen.HOLD,
     as_json: Json = False,
 ) -> None:
@@ -79,7 +83,7 @@ def whatif(
         )
     with told_in_a_sentence():
         own = Policy(
-            scheduler=create_scheduler(*_named(terms.scheduler)),
+            scheduler=create_scheduler(*named(terms.scheduler)),
             rounds=terms.rounds,
             at_barrier=terms.reproducible,
         )
@@ -90,7 +94,7 @@ def whatif(
                 scheduler, max_steps=last_step, allocator=allocator, rounds=terms.rounds
             )
     counts = parse_counts("--slots", slots) if slots else [terms.slots]
-    predictor = MemoPredictor(ProjectedEnsemble())
+    predictor = choose_predictor(curves, seed=0, usual=terms.curves)
     whole = fill_unseen(traces, unseen, last_step=last_step, predictor=predictor)
     wanted = [("as it was, replayed", own, terms.slots)]
     wanted += [
@@ -113,12 +117,8 @@ def whatif(
     show(f"{title}{happened.best:.6g}", _table(terms, happened, lines), notes)
 
 
-def _named(words: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    return str(words["name"]), {key: value for key, value in words.items() if key != "name"}
-
-
 def _replay(
-    whole: Traces, policy: Policy, slots: int, predictor: MemoPredictor, cluster: Cluster
+    whole: Traces, policy: Policy, slots: int, predictor: CurvePredictor, cluster: Cluster
 ) -> Replay:
     terms, deadline = whole.terms, None
     if terms is not None and terms.deadline_seconds is not None:
@@ -129,7 +129,7 @@ def _replay(
         policy.scheduler,
         cluster=replace(cluster, units=slots, max_width=slots),
         allocator=policy.allocator,
-        predictor=predictor,
+        predictor=policy.predictor or predictor,
         target=terms.target if terms else None,
         deadline_seconds=deadline,
         rounds=policy.rounds,

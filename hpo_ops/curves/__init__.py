@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, cast
 
 from hpo_ops.core.options import create_policy
 from hpo_ops.curves.forecast import QuantileForecast
@@ -21,14 +22,25 @@ PREDICTORS: Mapping[str, type[CurvePredictor]] = {
 """The predictors with a short name; the fields of each class are its options."""
 
 
-def create_predictor(name: str, options: Mapping[str, object]) -> CurvePredictor:
+def create_predictor(
+    name: str, options: Mapping[str, object], *, seed: int | None = None
+) -> CurvePredictor:
     """Makes a predictor from a short name or ``their.module:Class``, and its options.
+
+    Args:
+        name: Its name.
+        options: Its options.
+        seed: Its seed, where it draws and the options give it none.
 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
     # A class named by a user cannot be checked for its methods before it is called.
-    return cast(CurvePredictor, create_policy("curves", PREDICTORS, name, options))
+    made: Any = create_policy("curves", PREDICTORS, name, options)
+    draws = is_dataclass(made) and any(item.name == "seed" for item in fields(made))
+    if seed is not None and draws and "seed" not in options:
+        made = replace(made, seed=seed)
+    return cast(CurvePredictor, made)
 
 
 __all__ = [

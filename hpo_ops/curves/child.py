@@ -10,12 +10,10 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from hpo_ops.core import Observation, derive_seed
-from hpo_ops.curves import CurvePredictor, create_predictor
+from hpo_ops.curves import create_predictor
 from hpo_ops.protocol import CurveForecast, ForecastOrder, write_aside
 
 NICE = 10
@@ -35,7 +33,7 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
     sign = 1.0 if order.is_maximized else -1.0
     observations = [Observation(at, sign * value, 0.0) for at, value in curve]
     try:
-        predictor = _seeded(create_predictor(order.predictor, order.options), seed)
+        predictor = create_predictor(order.predictor, order.options, seed=seed)
         made = predictor.predict(observations, last_step=order.last_step)
     except ModuleNotFoundError as error:
         return CurveForecast(
@@ -47,16 +45,6 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
         return CurveForecast(step=step, note=f"the fit to {len(curve)} reports gave no forecast")
     quantiles = [[float(f"{value:.{DIGITS}g}") for value in row] for row in made.quantiles]
     return CurveForecast(step=step, steps=list(made.steps), quantiles=quantiles)
-
-
-def _seeded(predictor: CurvePredictor, seed: int) -> CurvePredictor:
-    """The predictor with a seed, where it draws and the study gave it none."""
-    if not is_dataclass(predictor) or isinstance(predictor, type):
-        return predictor
-    known: Any = {item.name: item.default for item in fields(predictor)}
-    if "seed" not in known or predictor.seed != known["seed"]:
-        return predictor
-    return replace(predictor, seed=seed)
 
 
 def main() -> None:

@@ -26,12 +26,14 @@ class Policy:
         allocator: How much each gets; one unit each without.
         rounds: Whether there is a barrier between rounds.
         at_barrier: Whether it is decided there only.
+        predictor: Who forecasts for it; None for whoever forecasts for all.
     """
 
     scheduler: Scheduler
     allocator: Allocator | None = None
     rounds: bool = False
     at_barrier: bool = False
+    predictor: CurvePredictor | None = None
 
 
 class Draw(NamedTuple):
@@ -168,9 +170,17 @@ def replays(
     stop_at_target: bool = True,
 ) -> Iterator[tuple[str, int, Replay]]:
     """Each draw under each policy: the policy's name, the number of the draw, the replay."""
+    made = {
+        name: policy if isinstance(policy, Policy) else Policy(scheduler=policy)
+        for name, policy in policies.items()
+    }
+    own = {
+        name: MemoPredictor(chosen.predictor)
+        for name, chosen in made.items()
+        if chosen.predictor is not None
+    }
     for number, draw in enumerate(draws):
-        for name, policy in policies.items():
-            chosen = policy if isinstance(policy, Policy) else Policy(scheduler=policy)
+        for name, chosen in made.items():
             yield (
                 name,
                 number,
@@ -179,7 +189,7 @@ def replays(
                     chosen.scheduler,
                     cluster=cluster,
                     allocator=chosen.allocator,
-                    predictor=predictor,
+                    predictor=own.get(name, predictor),
                     target=draw.target,
                     deadline_seconds=deadline_seconds,
                     stop_at_target=stop_at_target,

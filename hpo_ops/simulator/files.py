@@ -126,6 +126,9 @@ def _terms(path: Path, data: object) -> StudyTerms | None:
     values = {name: value for name, value in data.items() if name in known}
     if not isinstance(values["scheduler"], Mapping) or "name" not in values["scheduler"]:
         raise TraceError(f"{path}:1: terms.scheduler must be an object with a name")
+    curves = values.get("curves")
+    if curves is not None and not (isinstance(curves, Mapping) and "name" in curves):
+        raise TraceError(f"{path}:1: terms.curves must be an object with a name")
     slots = values["slots"]
     if not isinstance(slots, int) or slots < 1:
         raise TraceError(f"{path}:1: terms.slots is {slots!r}, but must be 1 or more")

@@ -3,7 +3,7 @@
 A policy is a scheduler's name, or ``their.module:Class``; after a colon its options; after a plus
 an allocator, with options of its own after another colon. Several are separated by commas: what
 has an equals sign and no colon before it belongs to the policy before. A value is read as YAML. A
-study file (``.yaml``) stands for the scheduler in it.
+study file (``.yaml``) stands for the scheduler in it, and who forecasts for it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import yaml
 from hpo_ops.allocators import create_allocator
 from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.config.study import Flow
+from hpo_ops.curves import CurvePredictor, create_predictor
 from hpo_ops.schedulers import PAUSING, SCHEDULERS, create_scheduler
 from hpo_ops.simulator.comparison import Policy
 
@@ -77,7 +78,18 @@ def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
         allocator=named or study.create_allocator(),
         rounds=study.flow is Flow.ROUNDS,
         at_barrier=study.reproducible,
+        predictor=create_predictor(study.curves.name, study.curves.options, seed=study.seed),
     )
+
+
+def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
+    """Who forecasts: ``wandering``, ``mcmc:steps=2500``, ``their.module:Class``.
+
+    Raises:
+        ValueError: The name or an option is not allowed; the message says which and what is.
+    """
+    name, options = parse_options(words)
+    return create_predictor(name, options, seed=seed)
 
 
 def with_max_steps(

@@ -92,4 +92,5 @@ def _terms(progress: Progress, config: Mapping[str, Any], silent: tuple[int, ...
         state=progress.state,
         reason=progress.reason,
         silent=silent,
+        curves=config.get("curves"),
     )

@@ -65,6 +65,7 @@ class StudyTerms:
         state: Where the study was when it was recorded.
         reason: Why it ended.
         silent: Trials that reported nothing, and are not in the traces.
+        curves: Who forecast its curves, as in a study file; None for the usual predictor.
     """
 
     run: str
@@ -78,6 +79,7 @@ class StudyTerms:
     state: str = ""
     reason: str = ""
     silent: tuple[int, ...] = ()
+    curves: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,25 @@ def test_an_allocator_is_taken() -> None:
     assert shared["makespan_seconds"]["mean"] < alone["makespan_seconds"]["mean"]
 
 
+def test_who_forecasts_can_be_said_and_comes_from_the_study_else(study: Path) -> None:
+    def pop(*words: str) -> object:
+        command = ["simulate", "image:trials=30,steps=60", "--orders", "2", "--json"]
+        return json.loads(run(*command, *words).stdout)["policies"][0]["seconds_to_target"]
+
+    projected = pop("-s", "pop:kill_threshold=0.15")
+    wandering = pop("-s", "pop:kill_threshold=0.15", "--curves", "wandering")
+    assert projected != wandering
+    data = study_data(
+        code=".",
+        scheduler={"name": "pop", "max_steps": 60, "kill_threshold": 0.15},
+        flow="rolling",
+        curves="wandering",
+        seed=0,
+    )
+    study.write_text(yaml.safe_dump(data))
+    assert pop("-s", str(study)) == wandering
+
+
 def test_plots_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder = tmp_path / "plots"
@@ -148,6 +167,8 @@ def test_recorded_traces_bring_their_delays_and_say_what_was_not_seen(live: Path
         (["simulate", *QUICK, "-s", "dance"], "scheduler.name is 'dance', but must be one of"),
         (["simulate", *QUICK, "-s", "asha:eta=1"], "scheduler.eta is 1, but must be 2 or more"),
         (["simulate", *QUICK, "-s", "pbt:population=4"], "a trace does not hold copies"),
+        (["simulate", *QUICK, "--curves", "bent"], "--curves: curves.name is 'bent', but must be"),
+        (["simulate", *QUICK, "--curves", "mcmc:walkers=9"], "--curves: curves.walkers is 9"),
         (["simulate", *QUICK, "-s", "none.yaml"], "none.yaml: cannot be read"),
         (["simulate", *QUICK, "--target", "high"], "--target is 'high', but must be a number"),
         (["simulate", *QUICK, "--deadline", "soon"], "--deadline is 'soon', but must be a dur"),
@@ -210,6 +231,25 @@ def test_a_plan_stops_at_the_target_of_the_study(tmp_path: Path, live: Path) -> 
     for row in json.loads(run(*words).stdout)["plans"]:
         assert row["reached"] == 3
         assert row["seconds_to_target"] == row["makespan_seconds"]
+
+
+def test_a_plan_and_what_if_forecast_as_the_study_does(tmp_path: Path) -> None:
+    pop = {"name": "pop", "max_steps": 60, "kill_threshold": 0.15}
+    path = tmp_path / "pop.yaml"
+    path.write_text(
+        yaml.safe_dump(study_data(code=".", scheduler=pop, flow="rolling", curves="wandering"))
+    )
+    source = recorded(image_study(seed=4, trials=30, steps=60), cluster=Cluster(units=3))
+    assert source.terms is not None
+    terms = replace(source.terms, scheduler=pop, curves={"name": "wandering"}, target=0.7)
+    like = tmp_path / "pop.jsonl.gz"
+    save_traces(replace(source, terms=terms), like)
+    planning = ["plan", str(path), "--draws", "3", "--slots", "2", "-s", "default", "--json"]
+    asking = ["whatif", str(like), "--unseen", "forecast", "--json"]
+    for words in (planning, asking):
+        usual = run(*words).stdout
+        assert usual == run(*words, "--curves", "wandering").stdout
+        assert usual != run(*words, "--curves", "projected").stdout
 
 
 def test_a_plan_refuses_what_does_not_fit(
