@@ -12,14 +12,15 @@ import gzip
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from statistics import fmean
 
 from hpo_ops.allocators import DynamicFluid, StaticFluid, Uniform
 from hpo_ops.core import Direction, Scheduler
-from hpo_ops.curves import ProjectedEnsemble
+from hpo_ops.curves import ProjectedEnsemble, WanderingEnsemble
 from hpo_ops.schedulers import (
     SCHEDULERS,
     Asha,
@@ -54,6 +55,9 @@ from hpo_ops.simulator.comparison import Policy
 HOUR = 3600.0
 IMAGENET = (1.0, 1.77, 2.93, 4.29)
 SIZES = (1000, 4000, 10000)
+DRAWN_AGAIN = 2000
+UNSEEN = 8000
+"""Seeds from here on were looked at by nobody before policies and generators were as they are."""
 WITHOUT_SPEED = {"early_term", "pbt"}
 """Schedulers that are nothing without curve fits, or copy trials, which traces do not hold."""
 SPEED_OPTIONS: Mapping[str, Mapping[str, object]] = {
@@ -82,9 +86,21 @@ def load_lcbench(path: Path) -> list[Traces]:
     ]
 
 
+def interval(figure: Callable[[Sequence[int]], float], studies: int) -> str:
+    """Where nine in ten figures lie when studies are drawn again, with replacement.
+
+    Orders of one study have their curves in common, so that studies are drawn and not replays.
+    """
+    random = Random(0)  # noqa: S311 (no secret)
+    figures = sorted(
+        figure([random.randrange(studies) for _ in range(studies)]) for _ in range(DRAWN_AGAIN)
+    )
+    return f"{figures[DRAWN_AGAIN // 20]:.4g} to {figures[-DRAWN_AGAIN // 20]:.4g}"
+
+
 def to_target(
     studies: Sequence[tuple[Traces, float]],
-    policies: Mapping[str, Scheduler],
+    policies: Mapping[str, Scheduler | Policy],
     *,
     cluster: Cluster,
     orders: int,
@@ -107,15 +123,21 @@ def to_target(
         oracle.append(oracle_seconds(traces, target, cluster=cluster) or 0.0)
         line = ", ".join(f"{row.policy} {row.seconds.mean / HOUR:.2f}" for row in found)
         print(f"  {traces.name}, target {target:.4g}: {line} h", flush=True)
-    pop = fmean(row.seconds.mean for row in rows["pop"])
-    print("  policy | mean h | least | most | reached | GPU-h | time / POP's")
+    seconds = {name: [row.seconds.mean for row in mine] for name, mine in rows.items()}
+    pop = fmean(seconds["pop"])
+    print("  policy | mean h | least | most | reached | GPU-h | time / POP's | nine in ten")
     for name, mine in rows.items():
-        mean = fmean(row.seconds.mean for row in mine)
+        mean = fmean(seconds[name])
+
+        def ratio(drawn: Sequence[int], name: str = name) -> float:
+            return sum(seconds[name][i] for i in drawn) / sum(seconds["pop"][i] for i in drawn)
+
         print(
             f"  {name} | {mean / HOUR:.2f} | {min(r.seconds.least for r in mine) / HOUR:.2f} | "
             f"{max(r.seconds.most for r in mine) / HOUR:.2f} | "
             f"{sum(r.reached for r in mine)}/{sum(r.orders for r in mine)} | "
-            f"{fmean(r.unit_seconds.mean for r in mine) / HOUR:.2f} | {mean / pop:.2f}"
+            f"{fmean(r.unit_seconds.mean for r in mine) / HOUR:.2f} | {mean / pop:.2f} | "
+            f"{interval(ratio, len(studies))}"
         )
     print(f"  oracle | {fmean(oracle) / HOUR:.2f} | | | | | {fmean(oracle) / pop:.2f}")
 
@@ -123,7 +145,7 @@ def to_target(
 def pop_part(orders: int, studies: int) -> None:
     """HyperDrive's kinds of workload."""
     steps = 120
-    policies: dict[str, Scheduler] = {
+    policies: dict[str, Scheduler | Policy] = {
         "pop": Pop(max_steps=steps, kill_threshold=0.15),
         "bandit": Bandit(max_steps=steps),
         "early_term": EarlyTerm(max_steps=steps),
@@ -131,14 +153,17 @@ def pop_part(orders: int, studies: int) -> None:
         "asha": Asha(min_steps=4, max_steps=steps),
         "hyperband": Hyperband(min_steps=4, max_steps=steps),
         "median": Median(max_steps=steps),
+        "pop, wandering": Policy(
+            scheduler=Pop(max_steps=steps, kill_threshold=0.15), predictor=WanderingEnsemble()
+        ),
     }
     print("POP, images: 100 trials, 4 machines, target where the best trial settles")
-    images = [image_study(seed=1000 + i) for i in range(studies)]
+    images = [image_study(seed=UNSEEN + i) for i in range(studies)]
     cluster = Cluster(units=4, start_seconds=5.0, resume_seconds=5.0)
     to_target([(t, t.settled_value()) for t in images], policies, cluster=cluster, orders=orders)
     print("POP, a game: 100 trials, 15 machines, target 200")
     steps = 100
-    games = [game_study(seed=1000 + i) for i in range(studies)]
+    games = [game_study(seed=UNSEEN + i) for i in range(studies)]
     to_target(
         [(t, 200.0) for t in games],
         {
@@ -189,8 +214,8 @@ def lcbench_part(orders: int, path: Path) -> None:
 
 def hypersched_part(orders: int, studies: int) -> None:
     """The best value at deadlines, HyperSched beside ASHA."""
-    slow = [slow_study(seed=3000 + i) for i in range(studies)]
-    quick = [quicken(image_study(seed=3000 + i, trials=144, steps=200)) for i in range(studies)]
+    slow = [slow_study(seed=UNSEEN + i) for i in range(studies)]
+    quick = [quicken(image_study(seed=UNSEEN + i, trials=144, steps=200)) for i in range(studies)]
     for name, traces in (("slow curves", slow), ("quick curves", quick)):
         print(f"HyperSched, {name}: 144 trials, 8 GPUs, steps of about 20 s")
         at_deadlines(traces, orders)
@@ -211,19 +236,35 @@ def at_deadlines(traces: Sequence[Traces], orders: int) -> None:
             scheduler=HyperSched(min_steps=2, max_steps=steps, eta=4, variant=variant),
             allocator=Uniform(speedups=IMAGENET),
         )
-    print("  deadline | policy | best | trials | GPU use")
+    policies["hypersched speculative, as published"] = Policy(
+        scheduler=HyperSched(min_steps=2, max_steps=steps, eta=4, readmit=False),
+        allocator=Uniform(speedups=IMAGENET),
+    )
+    print("  deadline | policy | best | less ASHA's | nine in ten | trials | ends after | GPU use")
     for deadline in (900.0, 1800.0, 3600.0, 7200.0):
-        outcomes = [
-            outcome
+        made = [
+            compare(study, policies, cluster=cluster, orders=orders, deadline_seconds=deadline)
             for study in traces
-            for outcome in compare(
-                study, policies, cluster=cluster, orders=orders, deadline_seconds=deadline
-            )
         ]
-        for row in summarize(outcomes):
+        best = {
+            name: [
+                fmean(item.best or 0.0 for item in outcomes if item.policy == name)
+                for outcomes in made
+            ]
+            for name in policies
+        }
+        for row in summarize([outcome for outcomes in made for outcome in outcomes]):
+            gains = [
+                mine - asha for mine, asha in zip(best[row.policy], best["asha"], strict=True)
+            ]
+
+            def gain(drawn: Sequence[int], gains: Sequence[float] = gains) -> float:
+                return fmean(gains[i] for i in drawn)
+
             print(
-                f"  {deadline:.0f} | {row.policy} | {row.best.mean if row.best else 0:.4f} | "
-                f"{row.trials.mean:.1f} | {row.utilization.mean:.2f}",
+                f"  {deadline:.0f} | {row.policy} | {fmean(best[row.policy]):.4f} | "
+                f"{fmean(gains):+.4f} | {interval(gain, len(traces))} | "
+                f"{row.trials.mean:.1f} | {row.makespan.mean:.0f} | {row.utilization.mean:.2f}",
                 flush=True,
             )
 
@@ -345,7 +386,7 @@ def main() -> None:
         "pop": lambda: pop_part(orders, studies),
         "machines": lambda: machines_part(orders, max(studies // 2, 1)),
         "lcbench": lambda: lcbench_part(orders, options.data),
-        "hypersched": lambda: hypersched_part(max(orders // 5, 1), studies),
+        "hypersched": lambda: hypersched_part(orders, studies),
         "fluid": lambda: fluid_part(5 * studies),
         "speed": speed_part,
     }

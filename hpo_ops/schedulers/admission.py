@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from hpo_ops.core import Study, Trial, TrialState
 from hpo_ops.core.ranking import RunningMedian
+from hpo_ops.core.trial import RUNNING
 
 
 def admission_bound(
@@ -48,23 +50,44 @@ class PaceIndex:
         """Nothing: time counts whatever became of a trial."""
 
 
-def has_time(study: Study, seconds_left: float, *, eta: int, max_steps: int) -> bool:
-    """Whether a study has time for a new trial; mostly the time of the furthest shows that."""
-    furthest = study.index("pace", PaceIndex).furthest_seconds
-    return seconds_left > furthest * eta or should_start(
-        seconds_left, study_bound(study, eta=eta, max_steps=max_steps)
-    )
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """When a study has time for a new trial.
 
+    Attributes:
+        eta: One of so many goes on from each rung (η).
+        min_steps: Steps before the first judgement (r).
+        max_steps: Steps of a whole trial (R).
+        readmit: Whether the furthest trial is the furthest of those that run, rather than of all.
+    """
 
-def study_bound(study: Study, *, eta: int, max_steps: int) -> float:
-    """The bound of a study as it is now; below every time before the first report."""
-    pace = study.index("pace", PaceIndex)
-    seconds = pace.step_seconds
-    if seconds is None:
-        return -math.inf
-    return admission_bound(
-        furthest_seconds=pace.furthest_seconds,
-        eta=eta,
-        step_seconds=seconds,
-        max_steps=max_steps,
-    )
+    eta: int
+    min_steps: int
+    max_steps: int
+    readmit: bool
+
+    def has_time(self, study: Study, seconds_left: float) -> bool:
+        """Whether there is time; mostly the time of the furthest of all shows that."""
+        if study.in_state(RUNNING):
+            furthest = study.index("pace", PaceIndex).furthest_seconds
+            if seconds_left > furthest * self.eta:
+                return True
+        return should_start(seconds_left, self.bound(study))
+
+    def bound(self, study: Study) -> float:
+        """The bound of a study as it is now; below every time before the first report."""
+        pace = study.index("pace", PaceIndex)
+        seconds, furthest = pace.step_seconds, pace.furthest_seconds
+        if seconds is None:
+            return -math.inf
+        if self.readmit:
+            running = study.in_state(RUNNING).values()
+            if not running:
+                return seconds * self.min_steps  # nobody is kept from anything
+            furthest = max(trial.seconds for trial in running)
+        return admission_bound(
+            furthest_seconds=furthest,
+            eta=self.eta,
+            step_seconds=seconds,
+            max_steps=self.max_steps,
+        )

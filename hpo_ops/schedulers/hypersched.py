@@ -9,7 +9,7 @@ from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.admission import has_time, study_bound
+from hpo_ops.schedulers.admission import Admission
 from hpo_ops.schedulers.asha import Asha
 from hpo_ops.schedulers.asha_promoting import AshaPromoting, resume_interrupted
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative
@@ -30,14 +30,17 @@ class HyperSched:
 
     Liaw et al., "HyperSched: Dynamic Resource Reallocation for Model Development on a Deadline",
     SoCC 2019 (https://doi.org/10.1145/3357223.3362719). A trial starts or is promoted only while
-    T_left > min(furthest trial's time * eta, time of a step on one unit * R); once refused, what
-    waits is dropped, and the allocator ``uniform`` gives its resources to those that run. At the
-    deadline everything stops.
+    T_left > min(furthest trial's time * eta, time of a step on one unit * R); once refused, the
+    allocator ``uniform`` gives the resources to those that run. At the deadline everything stops.
 
-    Departures: the time of the furthest trial is its training time, without start-ups (as in the
+    Departures: the furthest trial is the furthest of those that run. As published it is that of
+    all, and what waits is dropped once a trial is refused; then a study is over when those that
+    ran are whole, often with half of its time left, since they had all resources. Here what waits
+    goes on waiting, and is looked at again when the furthest is whole (``readmit: false`` does as
+    published). The time of the furthest trial is its training time, without start-ups (as in the
     authors' code); at equality a trial is refused (as on the slides). Trials that were interrupted
-    go on whatever the time, and the best of all never pauses: it would be dropped with the rest.
-    Without a deadline this is plain ASHA.
+    go on whatever the time, and the best of all never pauses. Without a deadline this is plain
+    ASHA.
 
     Example:
         >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
@@ -48,12 +51,14 @@ class HyperSched:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
         variant: Stopping, promoting or speculative ASHA.
+        readmit: Whether trials are admitted again once the furthest are whole.
     """
 
     min_steps: int = 1
     max_steps: int
     eta: int = 4
     variant: Variant = Variant.SPECULATIVE
+    readmit: bool = True
 
     def __post_init__(self) -> None:
         check_at_least("min_steps", self.min_steps, 1)
@@ -78,7 +83,7 @@ class HyperSched:
         if study.goal.deadline_seconds is None:
             return self.asha.next(study, free, now)
         left = study.goal.seconds_left(now)
-        if left > 0 and has_time(study, left, eta=self.eta, max_steps=self.max_steps):
+        if left > 0 and self._admission.has_time(study, left):
             return self.asha.next(study, free, now)
         interrupted = self._interrupted(study)
         members = tuple(
@@ -86,6 +91,11 @@ class HyperSched:
             for member in resume_interrupted(study, interrupted, free, lambda *_: self.max_steps)
             if left > 0 and member.trial is not None and study.trials[member.trial].step
         )
+        bound = self._admission.bound(study)
+        reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
+        is_over = left <= 0 or not (members or study.in_state(TrialState.RUNNING))
+        if self.readmit and not is_over:
+            return TrialGroup(members, reason)
         kept = {member.trial for member in members}
         dropped = tuple(
             number
@@ -93,9 +103,16 @@ class HyperSched:
             for number in study.in_state(state)
             if number not in kept
         )
-        bound = study_bound(study, eta=self.eta, max_steps=self.max_steps)
-        reason = f"{max(left, 0):.0f} s are left, but a new trial needs more than {bound:.0f} s"
         return TrialGroup(members, reason, dropped)
+
+    @cached_property
+    def _admission(self) -> Admission:
+        return Admission(
+            eta=self.eta,
+            min_steps=self.min_steps,
+            max_steps=self.max_steps,
+            readmit=self.readmit,
+        )
 
     def _interrupted(self, study: Study) -> Collection[Trial]:
         """Trials between two rungs that lost their place, rather than were paused there."""

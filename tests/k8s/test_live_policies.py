@@ -49,7 +49,7 @@ def pods_shrink_and_grow_with_the_pool_and_the_leader_gets_all_of_it(lab: PodLab
     lab.add_pod_study(
         name,
         **heights(0.9, 0.2, 0.21, pause=4.0),
-        scheduler={"name": "hypersched", "max_steps": 200, "eta": 3},
+        scheduler={"name": "hypersched", "max_steps": 200, "eta": 3, "readmit": False},
         allocator={"name": "uniform", "cool_down": 2},
         budget={"wall": "2h"},
         parallelism=3,

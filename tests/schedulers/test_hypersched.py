@@ -8,7 +8,7 @@ import pytest
 
 from hpo_ops.core import Action, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha, HyperSched
-from hpo_ops.schedulers.admission import admission_bound, has_time, should_start, study_bound
+from hpo_ops.schedulers.admission import Admission, admission_bound, should_start
 from hpo_ops.schedulers.hypersched import Variant
 from tests.contracts.scheduler import Live, SchedulerContract
 
@@ -27,6 +27,11 @@ class TestHyperSchedStopping(SchedulerContract):
 class TestHyperSchedPromoting(SchedulerContract):
     name = "hypersched"
     options: ClassVar = {"max_steps": 16, "eta": 4, "variant": "promoting"}
+
+
+class TestHyperSchedAsPublished(SchedulerContract):
+    name = "hypersched"
+    options: ClassVar = {"max_steps": 16, "eta": 4, "readmit": False}
 
 
 @pytest.mark.parametrize(
@@ -56,15 +61,31 @@ def running(deadline: float) -> Study:
     return study
 
 
-def test_the_bound_follows_the_furthest_trial() -> None:
-    assert study_bound(running(4000.0), eta=4, max_steps=100) == 1200.0
+def admission(*, eta: int = 4, max_steps: int = 100, readmit: bool = True) -> Admission:
+    return Admission(eta=eta, min_steps=2, max_steps=max_steps, readmit=readmit)
 
 
 @pytest.mark.parametrize("left", [1000.0, 1200.0, 1200.5, 1500.0])
-def test_there_is_time_as_the_bound_says(left: float) -> None:
+@pytest.mark.parametrize("readmit", [True, False])
+def test_there_is_time_as_the_bound_says(left: float, readmit: bool) -> None:
     study = running(4000.0)
-    assert has_time(study, left, eta=4, max_steps=100) is (left > 1200.0)
-    assert has_time(study, left, eta=9, max_steps=60) is (left > 1200.0)
+    for rule in (admission(readmit=readmit), admission(eta=9, max_steps=60, readmit=readmit)):
+        assert rule.bound(study) == 1200.0
+        assert rule.has_time(study, left) is (left > 1200.0)
+
+
+def test_the_bound_follows_the_furthest_of_those_that_run() -> None:
+    study = running(4000.0)
+    study.move(1, TrialState.COMPLETED)  # trial 0 has trained for 60 s
+    assert admission().bound(study) == 240.0
+    assert admission(readmit=False).bound(study) == 1200.0
+    study.move(0, TrialState.PAUSED)
+    assert admission().bound(study) == 40.0  # to the first judgement
+    assert [admission().has_time(study, left) for left in (41.0, 40.0)] == [True, False]
+    assert [admission(readmit=False).has_time(study, left) for left in (1201.0, 1200.0)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_study_without_reports_starts_trials() -> None:
@@ -78,17 +99,41 @@ def test_no_trial_starts_after_the_bound(now: float, starts: int) -> None:  # HS
     assert len(group) == starts
 
 
-def test_what_waits_is_dropped_once_refused_but_not_what_was_interrupted() -> None:
+def test_what_was_interrupted_goes_on_when_others_are_refused() -> None:
     study = running(4000.0)
     study.add()
     study.start(2)
     study.record(2, 1, 0.1, 20.0)
     study.move(2, TrialState.PAUSED)
     study.move(0, TrialState.PAUSED)
-    group = HyperSched(max_steps=100).next(study, 2, 3000.0)
-    assert [member.trial for member in group.members] == [0]
-    assert group.dropped == (2,)
-    assert group.reason == "1000 s are left, but a new trial needs more than 1200 s"
+    for readmit, dropped in ((True, ()), (False, (2,))):
+        group = HyperSched(max_steps=100, readmit=readmit).next(study, 2, 3000.0)
+        assert [member.trial for member in group.members] == [0]
+        assert group.dropped == dropped
+        assert group.reason == "1000 s are left, but a new trial needs more than 1200 s"
+
+
+def test_what_waits_goes_on_when_the_furthest_is_whole() -> None:
+    study = Study(Goal(trials=3, deadline_seconds=1000.0))
+    for number, score in enumerate((0.1, 0.7, 0.9)):
+        study.add()
+        study.start(number)
+        study.record(number, 1, score, 20.0)
+    for number in (0, 1):
+        study.move(number, TrialState.PAUSED)
+    for step in range(2, 17):
+        study.record(2, step, 0.9, 20.0)
+    schedulers = [
+        HyperSched(max_steps=16, variant=Variant.PROMOTING, readmit=readmit)
+        for readmit in (True, False)
+    ]
+    assert [scheduler.next(study, 2, 850.0).dropped for scheduler in schedulers] == [(), (0, 1)]
+    study.move(2, TrialState.COMPLETED)
+    assert [scheduler.next(study, 2, 850.0).dropped for scheduler in schedulers] == [(), (0, 1)]
+    study.goal = Goal(trials=5, deadline_seconds=1000.0)
+    assert [len(scheduler.next(study, 2, 850.0)) for scheduler in schedulers] == [2, 0]
+    # Nobody can come to the first judgement any more.
+    assert schedulers[0].next(study, 2, 980.0).dropped == (0, 1)
 
 
 def test_everything_stops_at_the_deadline() -> None:  # HS-9
@@ -126,6 +171,6 @@ def test_what_was_paused_in_retrospect_is_dropped_once_refused() -> None:
         study.record(number, 2, score, 20.0)
     study.move(0, TrialState.PAUSED)
     study.move(3, TrialState.PAUSED)
-    group = HyperSched(max_steps=100).next(study, 4, 990.0)
+    group = HyperSched(max_steps=100, readmit=False).next(study, 4, 990.0)
     assert [member.trial for member in group.members] == [3]
     assert group.dropped == (0,)
