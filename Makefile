@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_LINKS := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)")
 WORKERS ?= auto
-# Tests against a real stack wait as much as they work: with two stacks two cores are busy.
-STACKS ?= 2
+# Tests against a real stack wait as much as they work: three stacks keep two cores busy.
+STACKS ?= 3
 # Where tests start real services: whole stacks, Kubernetes.
 REAL := tests/checkpoints tests/stack tests/e2e tests/k8s
 PYTEST := $(BIN)/python -m pytest
@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-real test-e2e test-k8s cluster-build cluster-up cluster-down check format bench browser buildah constraints clean
+.PHONY: help install demo up down status test test-fast test-real test-tools test-e2e test-k8s cluster-up cluster-down check format bench packages constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,22 +45,24 @@ down: install ## Stops what `make up` or `make demo` has started
 status: install ## Says how each part of the stack is doing
 	$(BIN)/python -m hpo_ops.stack status
 
-test: test-fast test-real ## Runs all tests, quick ones first
+# The one-time build of Kubernetes and the quick tests keep two cores busier than one after the other.
+test: install ## Runs all tests, quick ones first
+	@$(MAKE) --no-print-directory --jobs 2 test-fast test-tools
+	@$(MAKE) --no-print-directory test-real
 
 test-fast: install ## Runs the tests that start neither Airflow nor Kubernetes
 	$(PYTEST) -m "not e2e and not k8s" --numprocesses $(WORKERS)
 
-# Together they keep two cores busy; one stack more would only take a third of a core to idle.
-test-real: install browser cluster-build ## Runs test-e2e and test-k8s side by side
+test-real: install test-tools ## Runs test-e2e and test-k8s side by side
 	$(PYTEST) --durations=15 -m "e2e or k8s" --numprocesses $(STACKS) --dist loadfile $(REAL)
 
-test-e2e: install browser ## Runs the tests against a real stack
+test-e2e: install packages ## Runs the tests against a real stack
 	$(PYTEST) --durations=15 -m "e2e and not k8s" --numprocesses $(STACKS) --dist loadfile $(REAL)
 
-test-k8s: install cluster-build ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
+test-k8s: install test-tools ## Runs the tests on Kubernetes: our own, or that of KUBECONFIG
 	$(PYTEST) --durations=15 -m k8s tests/k8s
 
-cluster-build: install buildah
+test-tools: install packages # What the tests against real things are run on
 	@$(BIN)/python -m tests.cluster build --if-possible
 
 cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
@@ -82,26 +84,20 @@ format: install ## Formats the code
 bench: install ## Runs the benchmarks
 	$(BIN)/python -m benchmarks
 
-buildah: # The test of `hpo build` needs something that builds images; without it is skipped
-	@command -v buildah >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			echo "installing buildah for the test of hpo build"; \
-			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-				apt-get install -y -qq --no-install-recommends buildah; } >/dev/null 2>&1 || \
-				echo "buildah could not be installed by apt-get: the test of hpo build is skipped"; \
-		fi; }
+packages: # Tests of the UI need a browser, that of `hpo build` needs buildah; else they are skipped
+	@$(call debian,chromium,chromium chromium-browser google-chrome)
+	@$(call debian,buildah,buildah)
 
-browser: # The tests of the UI need chromium; without it they are skipped
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
-		command -v google-chrome >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			echo "installing chromium for the tests of the UI"; \
-			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-				apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
-				echo "chromium could not be installed by apt-get: the tests of the UI are skipped"; \
-		else \
-			echo "no chromium, and not root on Debian to install it: the tests of the UI are skipped"; \
-		fi; }
+# $(call debian,PACKAGE,COMMANDS): installs a package, unless there is one of these commands.
+debian = $(foreach name,$(2),command -v $(name) >/dev/null ||) \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing $(1) for the tests"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends $(1); } >/dev/null 2>&1 || \
+			echo "$(1) could not be installed by apt-get: its tests are skipped"; \
+	else \
+		echo "no $(1), and not root on Debian to install it: its tests are skipped"; \
+	fi
 
 constraints: install ## Pins the newest versions of all dependencies in constraints.txt
 	echo uv | $(BIN)/uv pip compile --quiet --system-certs --upgrade --no-header --no-annotate --no-emit-index-url \

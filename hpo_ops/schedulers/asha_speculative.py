@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.asha_promoting import resume_interrupted
 from hpo_ops.schedulers.cuts import CutIndex
@@ -61,7 +61,10 @@ class AshaSpeculative:
                 break
             reason = f"trial {trial.number} is above every cut again"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
-        return add_new(study, members, free, self.until_step(study, 0))
+        group = add_new(study, members, free, self.until_step(study, 0))
+        if not group.members and study.in_state(TrialState.PAUSED):
+            return TrialGroup((), "no paused trial is above every cut")
+        return group
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps:
