@@ -1,29 +1,38 @@
-"""Decisions: what a policy answers, always with a reason that a person can read."""
+"""Decisions: what a policy answers, always with a reason that a person can read.
+
+Those that are made for every trial are final to a type checker rather than frozen, and set their
+fields themselves: a frozen dataclass takes three to five times as long to make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from hpo_ops.protocol import Action, ParamValue
 
+CONTINUE, PAUSE, STOP = Action.CONTINUE, Action.PAUSE, Action.STOP
+"""A member is looked up slowly, and every report asks for one."""
 NO_REASON = "reason is empty, but every decision must say why"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False, unsafe_hash=True)
 class Decision:
     """What a running trial is to do, and why."""
 
-    action: Action
-    reason: str
+    action: Final[Action]
+    reason: Final[str]
 
-    def __post_init__(self) -> None:
-        if not self.reason.strip():
+    def __init__(self, action: Action, reason: str) -> None:
+        if not reason.strip():
             raise ValueError(NO_REASON)
+        self.action = action
+        self.reason = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, init=False, unsafe_hash=True)
 class Member:
     """A place in a trial group: a trial to resume or a new one, and how far it may train.
 
@@ -37,19 +46,33 @@ class Member:
         params: Hyperparameters of a new trial; None asks the sampler.
     """
 
-    trial: int | None = None
-    until_step: int | None = None
-    reason: str
-    group: int = 0
-    parent: int | None = None
-    params: Mapping[str, ParamValue] | None = None
+    trial: Final[int | None]
+    until_step: Final[int | None]
+    reason: Final[str]
+    group: Final[int]
+    parent: Final[int | None]
+    params: Final[Mapping[str, ParamValue] | None]
 
-    def __post_init__(self) -> None:
-        if not self.reason.strip():
+    def __init__(
+        self,
+        reason: str,
+        trial: int | None = None,
+        until_step: int | None = None,
+        group: int = 0,
+        parent: int | None = None,
+        params: Mapping[str, ParamValue] | None = None,
+    ) -> None:
+        if not reason.strip():
             raise ValueError(NO_REASON)
+        self.trial = trial
+        self.until_step = until_step
+        self.reason = reason
+        self.group = group
+        self.parent = parent
+        self.params = params
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False, unsafe_hash=True)
 class TrialGroup:
     """Trials that share one round, each with a training budget; and why it is not larger.
 
@@ -60,13 +83,18 @@ class TrialGroup:
             same reason.
     """
 
-    members: tuple[Member, ...]
-    reason: str
-    dropped: tuple[int, ...] = ()
+    members: Final[tuple[Member, ...]]
+    reason: Final[str]
+    dropped: Final[tuple[int, ...]]
 
-    def __post_init__(self) -> None:
-        if not self.reason.strip():
+    def __init__(
+        self, members: tuple[Member, ...], reason: str, dropped: tuple[int, ...] = ()
+    ) -> None:
+        if not reason.strip():
             raise ValueError(NO_REASON)
+        self.members = members
+        self.reason = reason
+        self.dropped = dropped
 
     def __len__(self) -> int:
         return len(self.members)

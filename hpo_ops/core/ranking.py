@@ -10,17 +10,16 @@ from heapq import heappush, heappushpop
 class Ranking:
     """Scores in order, each with a rank in logarithmic time."""
 
+    __slots__ = ("_scores",)
+
     def __init__(self) -> None:
         self._scores: list[float] = []
-        self._quantiles: dict[float, float] = {}
-        """Quantiles that were asked for since the last change."""
 
     def __len__(self) -> int:
         return len(self._scores)
 
     def add(self, score: float) -> None:
         insort(self._scores, score)
-        self._quantiles.clear()
 
     def better_than(self, score: float) -> int:
         """How many scores are strictly greater."""
@@ -44,7 +43,6 @@ class Ranking:
         if index == len(self._scores) or self._scores[index] != score:
             raise ValueError(f"score {score} is not in the ranking")
         del self._scores[index]
-        self._quantiles.clear()
 
     def quantile(self, q: float, *, without: float | None = None) -> float:
         """The q-quantile (0 to 1) with linear interpolation between neighbours.
@@ -53,29 +51,25 @@ class Ranking:
             q: From 0, the least score, to 1, the greatest.
             without: A score in the ranking that is left out once.
         """
-        if without is not None:
-            return self._quantile(q, without)
-        found = self._quantiles.get(q)
-        if found is None:
-            found = self._quantiles[q] = self._quantile(q, None)
-        return found
-
-    def _quantile(self, q: float, without: float | None) -> float:
         scores = self._scores
-        gap = count = len(scores)
+        gap = last = len(scores) - 1
         if without is not None:
-            gap, count = bisect_left(scores, without), count - 1
-        if count < 1:
+            gap, last = bisect_left(scores, without) - 1, last - 1
+        if last < 0:
             raise ValueError("a quantile of no scores does not exist")
-        position = q * (count - 1)
+        position = q * last
         low = int(position)
-        below = scores[low if low < gap else low + 1]
+        below = scores[low if low <= gap else low + 1]
         if position == low:
             return below
-        above = scores[low + 1 if low + 1 < gap else low + 2]
+        above = scores[low + 1 if low < gap else low + 2]
         if below == above or below == -math.inf:
             return below
         return below + (position - low) * (above - below)
+
+    def nth(self, index: int) -> float:
+        """The score at a place in the order, from 0 for the least."""
+        return self._scores[index]
 
     def top(self, count: int) -> list[float]:
         """The greatest scores, best first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -16,9 +16,9 @@ from hpo_ops.core.trial import (
     NO_UNIT,
     ONE_UNIT,
     RUNNING,
-    Observation,
     Trial,
     TrialState,
+    as_observation,
 )
 from hpo_ops.protocol import ParamValue
 
@@ -119,6 +119,9 @@ class Study:
         self._ranked: list[int] = []
         self._indexes: dict[Hashable, Any] = {}
         """Whatever each key's users make; one key, one kind."""
+        self._tell_report: list[Callable[[Trial, int], None]] = []
+        self._tell_move: list[Callable[[Trial, TrialState], None]] = []
+        """What every index does with a report and with a move."""
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -134,8 +137,10 @@ class Study:
     @property
     def unstarted(self) -> int:
         """Trials that may still be created; one that has begun gets all of its folds."""
-        count = len(self.trials)
-        return max(self.goal.trials - count, -count % self.goal.folds)
+        goal, count = self.goal, len(self.trials)
+        if count < goal.trials and goal.folds == 1:  # as is usual
+            return goal.trials - count
+        return max(goal.trials - count, -count % goal.folds)
 
     def name_of(self, number: int) -> str:
         """How people call the trial of a number."""
@@ -168,6 +173,8 @@ class Study:
         if index is None:
             index = self._indexes[key] = make()
             self._replay(index)
+            self._tell_report.append(index.reported)
+            self._tell_move.append(index.moved)
         return index
 
     def _replay(self, index: Index) -> None:
@@ -176,6 +183,7 @@ class Study:
             before = -1
             for observation in seen:
                 trial.observations.append(observation)
+                trial.step = observation.step
                 index.reported(trial, before)
                 before = observation.step
         for state in TrialState:
@@ -202,10 +210,10 @@ class Study:
         if state is not RUNNING:
             trial.width = NO_UNIT
             trial.units = ()
-        if state in FINISHED and before not in FINISHED and trial is not self.best:
-            self.stale += 1
-        for index in self._indexes.values():
-            index.moved(trial, before)
+            if state in FINISHED and before not in FINISHED and trial is not self.best:
+                self.stale += 1
+        for tell in self._tell_move:
+            tell(trial, before)
         return trial
 
     def start(
@@ -246,14 +254,18 @@ class Study:
         """
         trial = self.trials[number]
         seen = trial.observations
-        before = seen[-1].step if seen else -1
+        before = trial.step if seen else -1
         if step <= before:
             return False
-        score = -math.inf if math.isnan(value) else self.goal.direction.to_score(value)
+        if math.isnan(value):
+            score = -math.inf
+        else:  # as `to_score` has it; a call costs more than that, and every report asks
+            score = value if self.goal.direction is MAXIMIZE else -value
         if width is None:
             width = trial.width or ONE_UNIT
-        observation = Observation(step, score, seconds, width)
+        observation = as_observation((step, score, seconds, width))
         seen.append(observation)
+        trial.step = step
         trial.seconds += seconds
         trial.unit_seconds += seconds if width is ONE_UNIT else observation.unit_seconds
         if trial.best_score is None or score > trial.best_score:
@@ -263,17 +275,17 @@ class Study:
             if best is None or score > best:
                 self.best = trial
                 self.stale = 0
-        if self._ranked:
-            for ranking in self._rankings_between(before, step):
-                ranking.add(score)
-        for index in self._indexes.values():
-            index.reported(trial, before)
+        if self._rankings:
+            for ranked in self._ranked_between(before, step):
+                if (ranking := self._rankings.get(ranked)) is not None:
+                    ranking.add(score)
+        for tell in self._tell_report:
+            tell(trial, before)
         return True
 
-    def _rankings_between(self, before: int, step: int) -> Sequence[Ranking]:
-        if step == before + 1:  # as is usual
-            ranking = self._rankings.get(step)
-            return () if ranking is None else (ranking,)
+    def _ranked_between(self, before: int, step: int) -> Iterable[int]:
+        """The steps after one and up to another, at least those that have a ranking."""
+        if step <= before + 2:  # the next step, or the first, as is usual
+            return range(before + 1, step + 1)
         low = bisect_right(self._ranked, before)
-        steps = self._ranked[low : bisect_right(self._ranked, step, low)]
-        return [self._rankings[ranked] for ranked in steps]
+        return self._ranked[low : bisect_right(self._ranked, step, low)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpo_ops.core import Study, Trial, TrialState
 from hpo_ops.core.ranking import RunningMedian
-from hpo_ops.core.trial import RUNNING
+from hpo_ops.core.trial import RUNNING, Observation
 
 
 def admission_bound(
@@ -32,17 +32,21 @@ class PaceIndex:
     def __init__(self) -> None:
         self.furthest_seconds = 0.0
         self._seconds = RunningMedian()
+        self._new: list[tuple[Observation, int]] = []
+        """Reports that came since the median was last asked for, and the steps before them."""
 
     @property
     def step_seconds(self) -> float | None:
         """Median time of a step on one unit; None before the first report."""
+        for last, before in self._new:
+            steps = last.step - before if before > 0 else last.step
+            if steps > 0:
+                self._seconds.add(last.unit_seconds / steps)
+        self._new.clear()
         return self._seconds.median
 
     def reported(self, trial: Trial, before: int) -> None:
-        last = trial.observations[-1]
-        steps = last.step - before if before > 0 else last.step
-        if steps > 0:
-            self._seconds.add(last.unit_seconds / steps)
+        self._new.append((trial.observations[-1], before))
         if trial.seconds > self.furthest_seconds:
             self.furthest_seconds = trial.seconds
 

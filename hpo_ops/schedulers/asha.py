@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import fill_places
 from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, no_rung, rung_steps
@@ -57,11 +58,11 @@ class Asha:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         step = trial.step
         if step >= self.max_steps:
-            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
+            return Decision(CONTINUE, f"step {self.max_steps} is the last")
         decision = no_rung(step)
         for rung in crossed_rungs(trial, self.rungs):
             decision = self._judge(study, trial, rung)
-            if decision.action is Action.STOP:
+            if decision.action is STOP:
                 break
         return decision
 
@@ -69,10 +70,10 @@ class Asha:
         ranking = study.ranking_at(rung)
         score, count = trial.score_at(rung), len(ranking)
         if score is None or count < 3:
-            return Decision(Action.CONTINUE, f"fewer than two earlier results at step {rung}")
+            return Decision(CONTINUE, f"fewer than two earlier results at step {rung}")
         rank = ranking.better_than(score) + 1
         top = count // self.eta or 1
         return Decision(
-            Action.CONTINUE if rank <= top else Action.STOP,
+            CONTINUE if rank <= top else STOP,
             f"rank {rank} of {count} at step {rung}, top {top} go on",
         )

@@ -8,7 +8,8 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
 
-from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.decision import CONTINUE, PAUSE
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, by_priority, resume
 from hpo_ops.schedulers.rungs import (
@@ -74,17 +75,18 @@ class AshaPromoting:
         return group if group.members else self._last_resort(study, index, group)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        if trial.step >= self.max_steps:
-            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
-        crossed = crossed_rungs(trial, self.rungs)
+        rungs, step = self.rungs, trial.step
+        if step >= self.max_steps:
+            return Decision(CONTINUE, f"step {self.max_steps} is the last")
+        crossed = crossed_rungs(trial, rungs)
         if not crossed:
-            return no_rung(trial.step)
+            return no_rung(step)
         rung, score = crossed[-1], trial.observations[-1].score
-        ranking = rung_index(study, self.rungs).rankings()[rung]
+        ranking = rung_index(study, rungs).rankings()[rung]
         rank, count = ranking.better_than(score) + 1, len(ranking)
         top = count // self.eta
         reason = f"rank {rank} of {count} at step {rung}, top {top} go on"
-        return Decision(Action.CONTINUE if rank <= top else Action.PAUSE, reason)
+        return Decision(CONTINUE if rank <= top else PAUSE, reason)
 
     def until_step(self, study: Study, step: int) -> int:
         """The last step of a segment that starts from a step."""
@@ -95,8 +97,10 @@ class AshaPromoting:
     def _promotable(self, index: RungIndex) -> Iterator[tuple[int, Trial]]:
         rankings = index.rankings()
         for rung, waiting in index.paused().items():
+            if not waiting:
+                continue
+            ranking = rankings[rung]
             for score, _, trial in reversed(waiting):
-                ranking = rankings[rung]
                 if not ranking.is_among_best(score, len(ranking) // self.eta):
                     break
                 yield rung, trial

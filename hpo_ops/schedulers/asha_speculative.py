@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.decision import CONTINUE, PAUSE
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.asha_promoting import resume_interrupted
 from hpo_ops.schedulers.cuts import CutIndex
 from hpo_ops.schedulers.places import add_new, resume
 from hpo_ops.schedulers.rungs import next_rung, rung_steps
 
-NOT_BELOW = Decision(Action.CONTINUE, "not below the cut of any rung that it passed")
+NOT_BELOW = Decision(CONTINUE, "not below the cut of any rung that it passed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +69,12 @@ class AshaSpeculative:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps:
-            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
-        missed = self._cuts(study).shortfall(trial)
+            return Decision(CONTINUE, f"step {self.max_steps} is the last")
+        missed = study.index(self._key, self._make_cuts).shortfall(trial)
         if missed is None:
             return NOT_BELOW
-        place = f"{missed.score:g} at step {missed.rung}"
-        return Decision(Action.PAUSE, f"{place} is below the cut {missed.cut:g} of {missed.among}")
+        rung, score, cut, among, _ = missed
+        return Decision(PAUSE, f"{score:g} at step {rung} is below the cut {cut:g} of {among}")
 
     def until_step(self, study: Study, step: int) -> int:
         """The last step of a segment that starts from a step."""
@@ -89,8 +90,8 @@ class AshaSpeculative:
         return study.index(self._key, self._make_cuts)
 
     @cached_property
-    def _key(self) -> tuple[str, int, int, int]:
-        return "cuts", self.min_steps, self.max_steps, self.eta
+    def _key(self) -> str:
+        return f"cuts {self.min_steps} {self.max_steps} {self.eta}"
 
     def _make_cuts(self) -> CutIndex:
         return CutIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta)

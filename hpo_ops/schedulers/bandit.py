@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
 from hpo_ops.schedulers.places import fill_places
@@ -62,19 +63,17 @@ class Bandit:
         if not is_at_boundary(trial, self.boundary):
             return no_boundary(trial.step)
         if study.best is None or study.best.best_score is None or trial.best_score is None:
-            return Decision(Action.CONTINUE, "nothing to compare with")
+            return Decision(CONTINUE, "nothing to compare with")
         if trial is study.best:
-            return Decision(Action.CONTINUE, "the best of all")
+            return Decision(CONTINUE, "the best of all")
         best = self._normalise(study, study.best.best_score)
         own = self._normalise(study, trial.best_score)
         if best < 0:
-            return Decision(Action.CONTINUE, "scores are negative, and low and high not given")
+            return Decision(CONTINUE, "scores are negative, and low and high not given")
         reached = own * (1 + self.epsilon)
         if reached > best:
-            return Decision(
-                Action.CONTINUE, f"best {own:g} with slack is {reached:g}, above {best:g}"
-            )
-        return Decision(Action.STOP, f"best {own:g} with slack is {reached:g}, not above {best:g}")
+            return Decision(CONTINUE, f"best {own:g} with slack is {reached:g}, above {best:g}")
+        return Decision(STOP, f"best {own:g} with slack is {reached:g}, not above {best:g}")
 
     def _normalise(self, study: Study, score: float) -> float:
         if self.low is None or self.high is None:

@@ -45,6 +45,11 @@ class CutIndex:
         self._quantile = quantile
         self._cuts = dict.fromkeys(rungs, -math.inf)
         """The cut of each rung; below every score while it has less than two."""
+        self._values = self._cuts.values()
+        self._newest = dict.fromkeys(rungs, (-1, -math.inf))
+        """Who came to each rung last, and the cut before, which is the one without its score."""
+        self._sure = dict.fromkeys(rungs, -math.inf)
+        """Who is below this is below the cut of the rung, with and without its own score."""
         self._changed: set[int] = set()
         """Rungs whose cut is another one since the interrupted trials were last looked at."""
         self._missed: dict[int, Shortfall] = {}
@@ -56,22 +61,28 @@ class CutIndex:
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
         """The first cut that the trial is below; None where it is above every cut."""
-        climb = self.rungs.climbs[trial.number]
+        number = trial.number
+        climb = self.rungs.climbs[number]
         scores, arriving = climb.scores, climb.arriving
         if trial.decided_step is not None:
             arriving = self.rungs.crossed(trial)
-        if not arriving and not any(map(lt, scores, self._cuts.values())):
+        if not arriving and not any(map(lt, scores, self._values)):
             return None  # as is usual
         for rung, score in zip(self._judged, scores, strict=False):
-            is_arriving = rung in arriving
-            cut = self._cut(rung, without=score) if is_arriving else self._cuts[rung]
+            cut, is_arriving = self._cuts[rung], rung in arriving
+            if is_arriving:
+                newest, cut = self._newest[rung]
+                if newest != number:
+                    cut = self._cut_without(rung, score)
             if score < cut:
                 return Shortfall(rung, score, cut, len(self._rankings[rung]), is_arriving)
         return None
 
     def waiting(self) -> Iterator[Trial]:
         """Of each rung, the top one first, the paused trials, best first, until one is below."""
-        for waiting in self.rungs.paused().values():
+        for rung, waiting in self.rungs.paused().items():
+            if not waiting or waiting[-1].score < self._sure[rung]:
+                continue  # as is usual
             for _, _, trial in reversed(waiting):
                 if self._is_below(trial):
                     break
@@ -111,25 +122,45 @@ class CutIndex:
         return found
 
     def reported(self, trial: Trial, before: int) -> None:
-        for rung in self.rungs.arrive(trial):
-            self._cuts[rung] = self._cut(rung)
-            self._changed.add(rung)
-        if trial.number in self._missed:
+        number = trial.number
+        climb = self.rungs.climbs[number]
+        if trial.step < climb.ahead:
+            climb.arriving = ()
+        else:
+            for rung in self.rungs.arrive(trial, climb):
+                self._newest[rung] = (number, self._cuts[rung])
+                self._change(rung)
+        if number in self._missed:
             self._forget(trial)
             self._look_again(trial)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
+        is_paused = trial.state is PAUSED
         if before is PAUSED:
             self._forget(trial)
+        elif not is_paused:
+            return
         self.rungs.moved(trial, before)
-        if trial.state is PAUSED:
+        if is_paused:
             self._look_again(trial)
 
-    def _cut(self, rung: int, *, without: float | None = None) -> float:
+    def _change(self, rung: int) -> None:
+        ranking, q = self._rankings[rung], self._quantile
+        count = len(ranking)
+        if count < 2:
+            return
+        self._cuts[rung] = cut = ranking.quantile(q)
+        self._changed.add(rung)
+        if count > 2 and rung in self._judged:
+            # Without a score below this one, the cut is this one or lies between it and the next.
+            least = ranking.nth(int(q * (count - 2)) + 1)
+            self._sure[rung] = least if least < cut else cut
+
+    def _cut_without(self, rung: int, score: float) -> float:
         ranking = self._rankings[rung]
-        if len(ranking) < (2 if without is None else 3):
+        if len(ranking) < 3:
             return -math.inf
-        return ranking.quantile(self._quantile, without=without)
+        return ranking.quantile(self._quantile, without=score)
 
     def _forget(self, trial: Trial) -> None:
         self._above.pop(trial.number, None)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.decision import PAUSE
 from hpo_ops.core.options import check_at_least
 from hpo_ops.core.trial import PAUSED, RUNNING
 from hpo_ops.schedulers.places import by_priority, resume_reason
@@ -117,15 +118,13 @@ class Halving:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or trial.step not in self.rungs:
             return no_rung(trial.step)
-        return Decision(Action.PAUSE, f"waits for the others at step {trial.step}")
+        return Decision(PAUSE, f"waits for the others at step {trial.step}")
 
     def _start(self, study: Study, ready: Sequence[Trial], free: int) -> TrialGroup:
         members = [self._member(trial, resume_reason(trial)) for trial in ready[:free]]
         for i in range(min(free - len(members), study.unstarted)):
             number = len(study.trials) + i
-            members.append(
-                Member(until_step=self.rungs[0], reason=f"trial {number} is new, first rung")
-            )
+            members.append(Member(f"trial {number} is new, first rung", None, self.rungs[0]))
         return TrialGroup(tuple(members), f"{len(members)} of rung {self.rungs[0]}")
 
     def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
@@ -153,7 +152,7 @@ class Halving:
     def _member(self, trial: Trial, reason: str) -> Member:
         until = next_rung(trial.step, self.rungs, self.max_steps)
         group = self._reached(trial.step)
-        return Member(trial=trial.number, until_step=until, reason=reason, group=group)
+        return Member(reason, trial.number, until, group)
 
     def _reached(self, step: int) -> int:
         """How many rungs are at a step or below."""

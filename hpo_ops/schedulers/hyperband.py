@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import accumulate, count
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, resume, waiting_trials
 from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, no_rung, rung_steps
@@ -94,12 +95,12 @@ class Hyperband:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         step = trial.step
         if step >= self.max_steps:
-            return Decision(Action.CONTINUE, f"step {self.max_steps} is the last")
+            return Decision(CONTINUE, f"step {self.max_steps} is the last")
         bracket = self.bracket_of(trial.number)
         decision = no_rung(step)
         for rung in crossed_rungs(trial, self.brackets[bracket]):
             decision = self._judge(study, trial, bracket, rung)
-            if decision.action is Action.STOP:
+            if decision.action is STOP:
                 break
         return decision
 
@@ -109,13 +110,13 @@ class Hyperband:
         count = len(ranking)
         place = f"at step {rung} of bracket {bracket}"
         if count < 3:
-            return Decision(Action.CONTINUE, f"fewer than two earlier results {place}")
+            return Decision(CONTINUE, f"fewer than two earlier results {place}")
         rank = ranking.better_than(trial.observations[-1].score) + 1
         top = count // self.eta or 1
         reason = f"rank {rank} of {count} {place}"
         if rank > top:
-            return Decision(Action.STOP, f"{reason}, top {top} go on")
-        return Decision(Action.CONTINUE, reason)
+            return Decision(STOP, f"{reason}, top {top} go on")
+        return Decision(CONTINUE, reason)
 
     def _until_step(self, study: Study, number: int, step: int) -> int:
         if study.goal.at_barrier:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.decision import CONTINUE, PAUSE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.admission import Admission
 from hpo_ops.schedulers.asha import Asha
@@ -124,8 +125,8 @@ class HyperSched:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         deadline = study.goal.deadline_seconds
         if deadline is not None and now >= deadline:
-            return Decision(Action.STOP, "the deadline has passed")
+            return Decision(STOP, "the deadline has passed")
         decision = self.asha.on_report(study, trial, now)
-        if study.best is not trial or deadline is None or decision.action is not Action.PAUSE:
-            return decision
-        return Decision(Action.CONTINUE, f"the best of all goes on ({decision.reason})")
+        if decision.action is PAUSE and study.best is trial and deadline is not None:
+            return Decision(CONTINUE, f"the best of all goes on ({decision.reason})")
+        return decision

@@ -7,7 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least, check_between
 from hpo_ops.schedulers.places import fill_places
 
@@ -116,16 +117,16 @@ class Percentile:
         completed = study.index("completed", CompletedIndex)
         if completed.trials < max(self.n_startup_trials, 1):
             count = max(self.n_startup_trials, 1)
-            return Decision(Action.CONTINUE, f"fewer than {count} whole trials")
+            return Decision(CONTINUE, f"fewer than {count} whole trials")
         if not is_first_in_interval(trial, self.n_warmup_steps, self.interval_steps):
-            return Decision(Action.CONTINUE, f"no judgement at step {trial.step}")
+            return Decision(CONTINUE, f"no judgement at step {trial.step}")
         among, cut, text = completed.bar(trial.step, self.percentile)
         if cut is None or among < self.n_min_trials:
             return Decision(
-                Action.CONTINUE,
+                CONTINUE,
                 f"fewer than {self.n_min_trials} whole trials at step {trial.step}",
             )
         best = -math.inf if trial.best_score is None else trial.best_score
         if best < cut:
-            return Decision(Action.STOP, f"best {best:g} is below {text}")
-        return Decision(Action.CONTINUE, f"best {best:g} is not below {text}")
+            return Decision(STOP, f"best {best:g} is below {text}")
+        return Decision(CONTINUE, f"best {best:g} is not below {text}")

@@ -49,21 +49,18 @@ def resume_reason(trial: Trial, name: str | None = None) -> str:
 
 def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
     """A place for a paused or waiting trial."""
-    return Member(trial=trial.number, until_step=until_step, reason=reason or resume_reason(trial))
+    return Member(reason or resume_reason(trial), trial.number, until_step)
 
 
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
     """A group of these members and of as many new trials as there are places and trials left."""
-    new = min(free - len(members), study.unstarted)
-    number = len(study.trials)
-    fresh = [
-        Member(
-            until_step=until_step,
-            reason=f"{study.goal.name_of(number + i)} is new and a place is free",
-        )
-        for i in range(new)
-    ]
-    return TrialGroup((*members, *fresh), group_reason(study, len(members), len(fresh), free))
+    resumed, number, goal = len(members), len(study.trials), study.goal
+    new = max(min(free - resumed, study.unstarted), 0)
+    group = [*members]
+    for fresh in range(number, number + new):
+        reason = f"{goal.name_of(fresh)} is new and a place is free"
+        group.append(Member(reason, None, until_step))
+    return TrialGroup(tuple(group), group_reason(study, resumed, new, free))
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from hpo_ops.core import Action, Decision, Ranking, Study, Trial, TrialState
+from hpo_ops.core import Decision, Ranking, Study, Trial, TrialState
+from hpo_ops.core.decision import CONTINUE
 from hpo_ops.core.trial import PAUSED
 
 
@@ -37,12 +38,13 @@ def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
     For a paused trial it is the report on which it was decided: it may have trained a little
     further before it heard of that.
     """
-    seen = trial.observations
+    seen, step = trial.observations, trial.step
     if trial.decided_step is not None:
         seen = seen[: bisect_right(seen, trial.decided_step, key=lambda item: item.step)]
+        step = seen[-1].step if seen else 0
     if not seen:
         return ()
-    step, before = seen[-1].step, seen[-2].step if len(seen) > 1 else 0
+    before = seen[-2].step if len(seen) > 1 else 0
     if step == before + 1:  # as is usual
         return (step,) if step in rungs else ()
     return rungs[bisect_right(rungs, before) : bisect_right(rungs, step)]
@@ -56,7 +58,7 @@ def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
 @lru_cache(maxsize=1024)
 def no_rung(step: int) -> Decision:
     """The answer to a report that reaches no rung; most are like that, so it is made once."""
-    return Decision(Action.CONTINUE, f"no rung at step {step}")
+    return Decision(CONTINUE, f"no rung at step {step}")
 
 
 class Waiting(NamedTuple):
@@ -120,37 +122,38 @@ class RungIndex:
         return self._paused[bracket]
 
     def reported(self, trial: Trial, before: int) -> None:
-        self.arrive(trial)
-
-    def arrive(self, trial: Trial) -> Sequence[int]:
-        """Takes in the last report of a trial: the rungs that it is the first to reach."""
-        last, climb = trial.observations[-1], self.climbs[trial.number]
-        if last.step < climb.ahead:
+        climb = self.climbs[trial.number]
+        if trial.step < climb.ahead:
             climb.arriving = ()
-            return ()
+        else:
+            self.arrive(trial, climb)
+
+    def arrive(self, trial: Trial, climb: Climb) -> tuple[int, ...]:
+        """Takes in a report that reaches or passes rungs: those that it is the first to."""
+        step, score = trial.step, trial.observations[-1].score
         bracket = self._bracket_of(trial.number)
-        rungs = self._brackets[bracket]
-        reached = bisect_right(rungs, last.step)
-        climb.arriving = rungs[len(climb.scores) : reached]
+        rungs, rankings, scores = self._brackets[bracket], self._rankings[bracket], climb.scores
+        reached = bisect_right(rungs, step)
+        climb.arriving = arriving = rungs[len(scores) : reached]
         climb.ahead = rungs[reached] if reached < len(rungs) else math.inf
-        for rung in climb.arriving:
-            self._rankings[bracket][rung].add(last.score)
-            climb.scores.append(last.score)
-        return climb.arriving
+        for rung in arriving:
+            rankings[rung].add(score)
+            scores.append(score)
+        return arriving
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         if before is PAUSED:
             self._forget(trial)
         if trial.state is PAUSED:
-            crossed = self.crossed(trial)
+            crossed, number = self.crossed(trial), trial.number
             if not crossed:
-                self.interrupted[trial.number] = trial
+                self.interrupted[number] = trial
                 return
-            rung, bracket = crossed[-1], self._bracket_of(trial.number)
-            score = self.climbs[trial.number].scores[self._brackets[bracket].index(rung)]
-            entry = Waiting(score, -trial.number, trial)
+            rung, bracket = crossed[-1], self._bracket_of(number)
+            score = self.climbs[number].scores[self._brackets[bracket].index(rung)]
+            entry = Waiting(score, -number, trial)
             insort(self._paused[bracket][rung], entry)
-            self._waits[trial.number] = (rung, entry)
+            self._waits[number] = (rung, entry)
 
     def _forget(self, trial: Trial) -> None:
         self.interrupted.pop(trial.number, None)

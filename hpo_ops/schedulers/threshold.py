@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.percentile import is_first_in_interval
 from hpo_ops.schedulers.places import fill_places
@@ -52,13 +53,13 @@ class Threshold:
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if not is_first_in_interval(trial, self.n_warmup_steps, self.interval_steps):
-            return Decision(Action.CONTINUE, f"no judgement at step {trial.step}")
+            return Decision(CONTINUE, f"no judgement at step {trial.step}")
         score = trial.observations[-1].score
         value = study.goal.direction.to_value(score)
         if score == -math.inf:
-            return Decision(Action.STOP, f"the value at step {trial.step} is not a number")
+            return Decision(STOP, f"the value at step {trial.step} is not a number")
         if self.lower is not None and value < self.lower:
-            return Decision(Action.STOP, f"value {value:g} is below {self.lower:g}")
+            return Decision(STOP, f"value {value:g} is below {self.lower:g}")
         if self.upper is not None and value > self.upper:
-            return Decision(Action.STOP, f"value {value:g} is above {self.upper:g}")
-        return Decision(Action.CONTINUE, f"value {value:g} is within its bounds")
+            return Decision(STOP, f"value {value:g} is above {self.upper:g}")
+        return Decision(CONTINUE, f"value {value:g} is within its bounds")

@@ -24,11 +24,11 @@ class Agenda:
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, Kind, int, int]] = []
         """Time, when it was planned, kind, and its two numbers; `heappop` takes the next out."""
-        self._turns = count(1)
+        self.turns = count(1)
 
     def push(self, time: float, kind: Kind, number: int, version: int = 0) -> None:
         """Plans an event."""
-        heappush(self.heap, (time, next(self._turns), kind, number, version))
+        heappush(self.heap, (time, next(self.turns), kind, number, version))
 
     def has(self, kind: Kind) -> bool:
         """Whether such an event is still planned."""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from heapq import heappush
 
 from hpo_ops.allocators import changes_of
 from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
@@ -48,7 +49,7 @@ class Segment:
 
 
 def make_segment(
-    number: int, trace: TrialTrace, member: Member, *, from_step: int, max_steps: int | None
+    number: int, trace: TrialTrace, member: Member, from_step: int, max_steps: int | None
 ) -> Segment:
     """The next segment of a trial: from its checkpoint to where its place in the group ends."""
     steps = trace.at_steps
@@ -56,12 +57,12 @@ def make_segment(
     if max_steps is not None and max_steps < steps[-1]:
         whole = bisect_left(steps, max_steps) + 1
     done = bisect_right(steps, from_step) if from_step else 0
-    until = whole
-    if member.until_step is not None and member.until_step < steps[whole - 1]:
-        until = bisect_left(steps, member.until_step) + 1
-    return Segment(
-        number, steps, trace.values, trace.seconds, done, max(until, done + 1), whole, member
-    )
+    until, until_step = whole, member.until_step
+    if until_step is not None and until_step < steps[whole - 1]:
+        until = bisect_left(steps, until_step) + 1
+    if until <= done:
+        until = done + 1
+    return Segment(number, steps, trace.values, trace.seconds, done, until, whole, member)
 
 
 class Floor:
@@ -76,7 +77,7 @@ class Floor:
         log: list[LogLine],
     ) -> None:
         self._study, self._cluster, self._allocator = study, cluster, allocator
-        self._agenda, self._log = agenda, log
+        self._heap, self._turns, self._log = agenda.heap, agenda.turns, log
         self._versions = 0
         self.running: dict[int, Segment] = {}
         self.queued: dict[int, Segment] = {}
@@ -89,11 +90,6 @@ class Floor:
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1
         self._study.places = units * shares
-
-    @property
-    def free(self) -> int:
-        """Places that no trial has."""
-        return self._study.places - len(self.running) - len(self.queued)
 
     @property
     def has_idle_units(self) -> bool:
@@ -110,24 +106,27 @@ class Floor:
             self.queued[segment.number] = segment
 
     def plan(self, segment: Segment, now: float) -> None:
-        """Plans a segment's next report."""
+        """Plans a segment's next report, as `Agenda.push` would: every report comes here."""
         segment.duration = duration = segment.seconds[segment.done] / segment.speed
-        self._agenda.push(now + duration, REPORT, segment.number, segment.version)
+        entry = (now + duration, next(self._turns), REPORT, segment.number, segment.version)
+        heappush(self._heap, entry)
 
-    def close(self, segment: Segment, now: float) -> None:
-        """The segment ends."""
-        del self.running[segment.number]
+    def close(self, segment: Segment, now: float) -> int:
+        """The segment ends; the last step that it reported."""
+        number, started, step = segment.number, segment.started, segment.step
+        del self.running[number]
         self.intervals.append(
             Interval(
-                segment.number,
-                min(segment.started, now),
+                number,
+                started if started < now else now,
                 now,
                 segment.width,
                 segment.units,
                 segment.from_step,
-                segment.step,
+                step,
             )
         )
+        return step
 
     def lose(self, number: int, reason: str, now: float) -> None:
         """A trial loses its place, and waits."""
@@ -172,24 +171,24 @@ class Floor:
         self, segment: Segment, width: Fraction, units: tuple[int, ...], now: float
     ) -> None:
         number, cluster = segment.number, self._cluster
-        trial = self._study.start(number, width=width, units=units, group=segment.member.group)
-        trial.startup_seconds = (
-            cluster.start_seconds if trial.segments == 1 else cluster.resume_seconds
-        )
+        member = segment.member
+        trial = self._study.start(number, width=width, units=units, group=member.group)
+        startup = cluster.start_seconds if trial.segments == 1 else cluster.resume_seconds
+        trial.startup_seconds = startup
         segment.width, segment.units = width, units
         segment.speed = 1.0 if width is ONE_UNIT else cluster.speed(width)
-        segment.started = now + cluster.turnover_seconds if now else now
-        segment.from_step = segment.step
+        segment.started = started = now + cluster.turnover_seconds if now else now
+        segment.from_step = from_step = segment.step
         self._versions = segment.version = self._versions + 1
         self.running[number] = segment
-        self._log.append((now, "start", number, segment.from_step, segment.member.reason))
-        self.plan(segment, segment.started + trial.startup_seconds)
+        self._log.append((now, "start", number, from_step, member.reason))
+        self.plan(segment, started + startup)
 
     def _interrupt(self, segment: Segment, now: float) -> None:
         """The segment ends now, and the trial goes back to its newest checkpoint."""
-        self.close(segment, now)
+        reported = self.close(segment, now)
         every = self._cluster.checkpoint_every
         trial = self._study.trials[segment.number]
-        trial.checkpoint_step = max(trial.checkpoint_step, segment.step // every * every)
+        trial.checkpoint_step = max(trial.checkpoint_step, reported // every * every)
         step = trial.checkpoint_step
         segment.done = bisect_right(segment.steps, step) if step else 0

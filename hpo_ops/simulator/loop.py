@@ -6,7 +6,6 @@ import math
 from heapq import heappop
 
 from hpo_ops.core import (
-    Action,
     Allocator,
     Decision,
     Forecasting,
@@ -14,16 +13,15 @@ from hpo_ops.core import (
     Member,
     Scheduler,
     Study,
-    TrialState,
 )
+from hpo_ops.core.decision import CONTINUE, STOP
+from hpo_ops.core.trial import COMPLETED, PAUSED, PRUNED
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.simulator.agenda import REPORT, Agenda, Kind
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.floor import Floor, LogLine, Segment, make_segment
 from hpo_ops.simulator.replay import Replay
 from hpo_ops.simulator.traces import Traces
-
-CONTINUE = Action.CONTINUE  # a member is looked up slowly, and every report asks for it
 
 
 class Loop:
@@ -49,7 +47,7 @@ class Loop:
         self._now = 0.0
         self._best: list[tuple[float, float]] = []
         self._capacity = [(0.0, cluster.units)]
-        self._forecasts = self._events = 0
+        self._forecasts = 0
         self._predictor = predictor
         self._every = 0
         if predictor is not None and isinstance(scheduler, Forecasting):
@@ -65,9 +63,10 @@ class Loop:
         if deadline is None:
             deadline = math.inf
         reached: float | None = None
-        running, heap = self._floor.running, self._agenda.heap
+        floor, heap = self._floor, self._agenda.heap
+        running, events = floor.running, 0
         self._fill()
-        while heap and (running or self._floor.queued or self._agenda.has(Kind.CAPACITY)):
+        while heap and (running or floor.queued or self._agenda.has(Kind.CAPACITY)):
             time, _, kind, number, version = heappop(heap)
             if time > deadline:
                 self._now = deadline
@@ -77,8 +76,8 @@ class Loop:
                 if segment is None or segment.version != version:
                     continue
                 self._now = time
-                self._events += 1
-                if self._report(segment) and reached is None:
+                events += 1
+                if self._report(segment, time) and reached is None:
                     reached = time
                     if stop_at_target:
                         break
@@ -89,16 +88,16 @@ class Loop:
                 self._now = time
                 self._preempt()
         for segment in list(running.values()):
-            self._floor.close(segment, self._now)
-        return self._result(reached)
+            floor.close(segment, self._now)
+        return self._result(reached, events)
 
     # -- reports -----------------------------------------------------------------------------
 
-    def _report(self, segment: Segment) -> bool:
+    def _report(self, segment: Segment, now: float) -> bool:
         """A step is done; whether it is the first to reach the target."""
         study, number, index = self._study, segment.number, segment.done
-        segment.done = index + 1
         step, value = segment.steps[index], segment.values[index]
+        segment.done = done = index + 1
         if not study.record(number, step, value, segment.duration, segment.width):
             self._go_on(segment)  # trained again after an interruption
             return False
@@ -108,17 +107,16 @@ class Loop:
             is_hit = self._note_best(value)
         if self._every and step % self._every == 0:
             self._forecast(segment)
-        decision = self._scheduler.on_report(study, trial, self._now)
+        decision = self._scheduler.on_report(study, trial, now)
         action = decision.action
-        self._log.append((self._now, action, number, step, decision.reason))
-        if action is CONTINUE and segment.done < segment.until:
-            if self._has_allocator:
-                self._go_on(segment)
-            else:
-                self._floor.plan(segment, self._now)
-            return is_hit
-        self._leave(segment, decision)
-        self._fill()
+        self._log.append((now, action, number, step, decision.reason))
+        if action is not CONTINUE or done >= segment.until:
+            self._leave(segment, decision)
+            self._fill()
+        elif self._has_allocator:
+            self._go_on(segment)
+        else:
+            self._floor.plan(segment, now)
         return is_hit
 
     def _note_best(self, value: float) -> bool:
@@ -146,27 +144,28 @@ class Loop:
 
     def _leave(self, segment: Segment, decision: Decision) -> None:
         """The segment ends at a report: the trial is whole, stopped or paused."""
-        number, step = segment.number, segment.step
-        self._floor.close(segment, self._now)
+        number, now = segment.number, self._now
+        step = self._floor.close(segment, now)
         if segment.done >= segment.whole:
-            state = TrialState.COMPLETED
-        elif decision.action is Action.STOP:
-            state = TrialState.PRUNED
+            state = COMPLETED
+        elif decision.action is STOP:
+            state = PRUNED
         else:
-            state = TrialState.PAUSED
+            state = PAUSED
             self._study.trials[number].checkpoint_step = step
         self._study.move(number, state)
-        self._log.append((self._now, state, number, step, decision.reason))
+        self._log.append((now, state, number, step, decision.reason))
 
     # -- places ------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Asks the scheduler what to put on free places, and starts it."""
-        floor, free = self._floor, self._floor.free
+        floor, study = self._floor, self._study
+        free = study.places - len(floor.running) - len(floor.queued)
         if free > 0 and not (self._rounds and (floor.running or floor.queued)):
-            group = self._scheduler.next(self._study, free, self._now)
+            group = self._scheduler.next(study, free, self._now)
             for number in group.dropped:
-                trial = self._study.move(number, TrialState.PRUNED)
+                trial = study.move(number, PRUNED)
                 self._log.append((self._now, "dropped", number, trial.step, group.reason))
             for member in group.members:
                 self._take(member)
@@ -176,15 +175,13 @@ class Loop:
     def _take(self, member: Member) -> None:
         if member.parent is not None:
             raise ValueError("the scheduler copies trials, but a trace does not hold copies")
-        number, study = member.trial, self._study
+        number, study, traces = member.trial, self._study, self._traces.trials
         if number is None:
-            number = study.add(self._traces.trials[len(study.trials)].params).number
+            number = len(study.trials)
+            study.add(traces[number].params)
+        from_step = study.trials[number].checkpoint_step
         segment = make_segment(
-            number,
-            self._traces.trials[number],
-            member,
-            from_step=study.trials[number].checkpoint_step,
-            max_steps=self._scheduler.max_steps,
+            number, traces[number], member, from_step, self._scheduler.max_steps
         )
         self._floor.take(segment, self._now)
 
@@ -206,7 +203,7 @@ class Loop:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _result(self, reached: float | None) -> Replay:
+    def _result(self, reached: float | None, events: int) -> Replay:
         intervals = tuple(self._floor.intervals)
         return Replay(
             study=self._study,
@@ -216,7 +213,7 @@ class Loop:
             time_to_target=reached,
             best=tuple(self._best),
             capacity=tuple(self._capacity),
-            events=self._events,
+            events=events,
             restarts=self._floor.restarts,
             forecasts=self._forecasts,
         )
