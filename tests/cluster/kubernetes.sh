@@ -70,7 +70,7 @@ done
 total=$(go list -deps -tags "$tags" $servers 2>>"$log" | wc -l)
 say "compiling $total packages of Kubernetes 1.20.2"
 : >"$work/compiled"
-go build -v -trimpath -tags "$tags" -ldflags "$flags" -o "$folder/bin/" $servers \
+go build -v -trimpath -tags "$tags" -gcflags=all=-dwarf=false -ldflags "$flags" -o "$folder/bin/" $servers \
     >>"$work/compiled" 2>&1 &
 compiler=$!
 passed=0

@@ -23,22 +23,25 @@ from hpo_ops.stack import Stack
 TRAINING = Path(__file__).parent / "training"
 QUIET = {
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
-    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
 }
-"""For stacks of tests, several on one machine: they say when there is something new to read."""
+"""For stacks of tests, several on one machine: they say when there is something new to read, and
+what a stack does while it waits is taken from the others."""
 PATIENCE = 400.0
 """Seconds to wait for what a quiet machine does in a few: only a test that fails takes them."""
 
 
 def wait_for(
-    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 0.5
+    question: Callable[[], Any], *, what: str, seconds: float = PATIENCE, every: float = 1.0
 ) -> Any:
-    """Asks until the answer is true, and returns it."""
-    give_up_at = time.monotonic() + seconds
+    """Asks until the answer is true, in the end every so many seconds, and returns it."""
+    give_up_at, pause = time.monotonic() + seconds, min(0.2, every)
     while not (answer := question()):
         if time.monotonic() > give_up_at:
             raise AssertionError(f"waited {seconds:g} s in vain for {what}")
-        time.sleep(every)
+        time.sleep(pause)
+        pause = min(1.2 * pause, every)
     return answer
 
 
