@@ -72,26 +72,21 @@ class Admission:
 
     def has_time(self, study: Study, seconds_left: float) -> bool:
         """Whether there is time; mostly the time of the furthest of all shows that."""
-        if study.in_state(RUNNING):
-            furthest = study.index("pace", PaceIndex).furthest_seconds
-            if seconds_left > furthest * self.eta:
-                return True
-        return should_start(seconds_left, self.bound(study))
+        furthest = study.index("pace", PaceIndex).furthest_seconds
+        return seconds_left > furthest * self.eta or should_start(seconds_left, self.bound(study))
 
     def bound(self, study: Study) -> float:
         """The bound of a study as it is now; below every time before the first report."""
         pace = study.index("pace", PaceIndex)
-        seconds, furthest = pace.step_seconds, pace.furthest_seconds
+        seconds, furthest, steps = pace.step_seconds, pace.furthest_seconds, self.max_steps
         if seconds is None:
             return -math.inf
         if self.readmit:
             running = study.in_state(RUNNING).values()
-            if not running:
-                return seconds * self.min_steps  # nobody is kept from anything
-            furthest = max(trial.seconds for trial in running)
+            if running:
+                furthest = max(trial.seconds for trial in running)
+            else:
+                steps = self.min_steps  # nobody is kept from anything
         return admission_bound(
-            furthest_seconds=furthest,
-            eta=self.eta,
-            step_seconds=seconds,
-            max_steps=self.max_steps,
+            furthest_seconds=furthest, eta=self.eta, step_seconds=seconds, max_steps=steps
         )

@@ -81,10 +81,12 @@ class HyperSched:
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
             return TrialGroup((), "no place is free")
-        if study.goal.deadline_seconds is None:
+        deadline = study.goal.deadline_seconds
+        if deadline is None:
             return self.asha.next(study, free, now)
-        left = study.goal.seconds_left(now)
-        if left > 0 and self._admission.has_time(study, left):
+        left = deadline - now
+        # No trial has trained for longer than the study: mostly that is enough to know.
+        if left > self.eta * now or (left > 0 and self._admission.has_time(study, left)):
             return self.asha.next(study, free, now)
         interrupted = self._interrupted(study)
         members = tuple(

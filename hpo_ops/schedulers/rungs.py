@@ -149,8 +149,11 @@ class RungIndex:
             if not crossed:
                 self.interrupted[number] = trial
                 return
-            rung, bracket = crossed[-1], self._bracket_of(number)
-            score = self.climbs[number].scores[self._brackets[bracket].index(rung)]
+            rung, bracket, climb = crossed[-1], self._bracket_of(number), self.climbs[number]
+            if crossed is climb.arriving:  # as is usual
+                score = climb.scores[-1]
+            else:
+                score = climb.scores[self._brackets[bracket].index(rung)]
             entry = Waiting(score, -number, trial)
             insort(self._paused[bracket][rung], entry)
             self._waits[number] = (rung, entry)
