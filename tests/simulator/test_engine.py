@@ -284,6 +284,26 @@ def test_more_is_reached_by_a_deadline_with_fewer_trials() -> None:  # HS-12
     assert fmean(trials["hypersched"]) < fmean(trials["asha"])
 
 
+def test_a_study_uses_its_time_when_the_furthest_trials_are_whole() -> None:
+    cluster = Cluster(units=8, max_width=8, resume_seconds=10.0, speedups=(*TABLE, 4.29))
+    ends: dict[bool, list[float]] = {True: [], False: []}
+    best: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(5):
+        for readmit in ends:
+            replay = simulate(
+                slow_study(seed=seed),
+                HyperSched(min_steps=2, max_steps=200, readmit=readmit),
+                cluster=cluster,
+                allocator=Uniform(speedups=(*TABLE, 4.29)),
+                deadline_seconds=3600.0,
+            )
+            ends[readmit].append(replay.makespan)
+            best[readmit].append(replay.best[-1][1])
+    assert max(ends[False]) < 2700.0  # as published
+    assert min(ends[True]) > 3300.0
+    assert fmean(best[True]) > fmean(best[False])
+
+
 # -- Fluid -----------------------------------------------------------------------------------
 
 
