@@ -145,31 +145,17 @@ class ProjectedEnsemble:
         self, observations: Sequence[Observation], *, last_step: int
     ) -> QuantileForecast | None:
         steps, scores = usable_points(observations)
-        if len(steps) < self.min_points or steps[-1] >= last_step:
+        if len(steps) < self.min_points:
             return None
-        future = future_steps(int(steps[-1]), last_step)
-        unit = max(steps[0], 1.0)
-        times = np.concatenate([steps, np.array(future, dtype=np.float64)]) / unit
-        times = np.maximum(times, 1.0)
-        shapes = make_shapes()
-        with np.errstate(all="ignore"):
-            table = shapes.evaluate(times)
-        usable = np.isfinite(table).all(axis=1)
-        if not usable.any():
+        sheet = lay_out(steps, scores, last_step=last_step, shapes=make_shapes())
+        if sheet is None:
             return None
-        samples = self._sample(
-            table[usable], shapes.log_prior[usable], times, scores, len(observations)
-        )
-        return QuantileForecast.from_samples(future, samples)
+        return QuantileForecast.from_samples(sheet.future, self._sample(sheet, len(observations)))
 
-    def _sample(
-        self, table: Array, log_prior: Array, times: Array, scores: Array, reports: int
-    ) -> Array:
+    def _sample(self, sheet: Sheet, reports: int) -> Array:
         """Samples of the score at every future time, a row each."""
-        count = len(scores)
-        scale = max(float(np.ptp(scores)), 1e-9 * (1 + abs(float(scores[-1]))))
-        newest = scores[-1]
-        posterior = self._project(table[:, :count], log_prior, (scores - newest) / scale)
+        table, times, count = sheet.table, sheet.times, len(sheet.scores)
+        posterior = self._project(table[:, :count], sheet.log_prior, sheet.scores)
         random = np.random.default_rng((self.seed, reports))
         positions = (np.arange(self.samples) + random.random()) / self.samples
         chosen = np.searchsorted(np.cumsum(posterior.weights), positions)
@@ -189,8 +175,7 @@ class ProjectedEnsemble:
         side = 1 + self.skew * np.sign(z_noise)
         doubt = self.doubt * change + np.outer(side, drift)
         deviation = np.sqrt(noise[:, None] ** 2 + doubt**2)
-        result: Array = newest + scale * (curves[:, 1:] + deviation * z_noise[:, None])
-        return result
+        return sheet.restore(curves[:, 1:] + deviation * z_noise[:, None])
 
     def _project(self, to_go: Array, log_prior: Array, scores: Array) -> Posterior:
         """The posterior of both ends of the curve for each shape and level of noise."""
@@ -243,6 +228,59 @@ class Posterior:
     root_last: Array
     root_cross: Array
     root_first: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """A curve and the shapes that it may have, laid out over the steps seen and those to come.
+
+    Attributes:
+        scores: The scores seen, less the newest, in units of their range.
+        times: The steps seen and those to come, in units of the first.
+        future: The steps to come.
+        table: How far each shape has still to go at each time.
+        log_prior: The weight of each shape.
+        newest: The newest score.
+        scale: The range of the scores.
+    """
+
+    scores: Array
+    times: Array
+    future: tuple[int, ...]
+    table: Array
+    log_prior: Array
+    newest: float
+    scale: float
+
+    def restore(self, samples: Array) -> Array:
+        """Samples in units of the range as scores."""
+        result: Array = self.newest + self.scale * samples
+        return result
+
+
+def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> Sheet | None:
+    """Lays a curve out; None where nothing is to come, or no shape can be evaluated."""
+    if steps[-1] >= last_step:
+        return None
+    future = future_steps(int(steps[-1]), last_step)
+    times = np.concatenate([steps, np.array(future, dtype=np.float64)]) / max(steps[0], 1.0)
+    times = np.maximum(times, 1.0)
+    with np.errstate(all="ignore"):
+        table = shapes.evaluate(times)
+    usable = np.isfinite(table).all(axis=1)
+    if not usable.any():
+        return None
+    newest = float(scores[-1])
+    scale = max(float(np.ptp(scores)), 1e-9 * (1 + abs(newest)))
+    return Sheet(
+        scores=(scores - newest) / scale,
+        times=times,
+        future=future,
+        table=table[usable],
+        log_prior=shapes.log_prior[usable],
+        newest=newest,
+        scale=scale,
+    )
 
 
 def usable_points(

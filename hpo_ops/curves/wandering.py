@@ -9,8 +9,15 @@ import numpy as np
 
 from hpo_ops.core import Observation
 from hpo_ops.core.options import check_at_least, check_between
-from hpo_ops.curves.forecast import QuantileForecast, future_steps
-from hpo_ops.curves.projected import FAMILIES, Array, make_shapes, usable_points
+from hpo_ops.curves.forecast import QuantileForecast
+from hpo_ops.curves.projected import (
+    FAMILIES,
+    Array,
+    Sheet,
+    lay_out,
+    make_shapes,
+    usable_points,
+)
 
 MAX_POINTS = 60
 RATES = 32
@@ -77,30 +84,19 @@ class WanderingEnsemble:
         self, observations: Sequence[Observation], *, last_step: int
     ) -> QuantileForecast | None:
         steps, scores = usable_points(observations, MAX_POINTS)
-        if len(steps) < self.min_points or steps[-1] >= last_step:
+        if len(steps) < self.min_points:
             return None
-        future = future_steps(int(steps[-1]), last_step)
-        times = np.concatenate([steps, np.array(future, dtype=np.float64)]) / max(steps[0], 1.0)
-        times = np.maximum(times, 1.0)
         shapes = make_shapes(RATES, FAMILIES)
-        with np.errstate(all="ignore"):
-            table = shapes.evaluate(times)
-        usable = np.isfinite(table).all(axis=1)
-        if not usable.any():
+        sheet = lay_out(steps, scores, last_step=last_step, shapes=shapes)
+        if sheet is None:
             return None
-        scale = max(float(np.ptp(scores)), 1e-9 * (1 + abs(float(scores[-1]))))
-        samples = self._sample(
-            table[usable],
-            shapes.log_prior[usable],
-            self._deviations(np.log(times)),
-            (scores - scores[-1]) / scale,
-        )
+        samples = self._sample(sheet, self._deviations(np.log(sheet.times)))
         random = np.random.default_rng((self.seed, len(steps), 1))
         freedom = len(steps) / self.tails
         stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
         middle = np.median(samples, axis=0)
         stretched = middle + stretch * (samples - middle)
-        return QuantileForecast.from_samples(future, scores[-1] + scale * stretched)
+        return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
 
     def _deviations(self, clock: Array) -> Deviations:
         """Every kind and scale of the deviation with every level of noise."""
@@ -115,17 +111,17 @@ class WanderingEnsemble:
             log_prior=np.repeat(np.log(share), len(NOISES)),
         )
 
-    def _sample(
-        self, table: Array, log_prior: Array, deviations: Deviations, scores: Array
-    ) -> Array:
+    def _sample(self, sheet: Sheet, deviations: Deviations) -> Array:
         """Samples of the score at every future time, a row each."""
-        count = len(scores)
+        table, scores, count = sheet.table, sheet.scores, len(sheet.scores)
         seen = deviations.covariance[:, :count, :count]
         between = deviations.covariance[:, :count, count:]
         total = seen + deviations.noise[:, None, None] * np.eye(count)
         precision: Array = np.asarray(np.linalg.inv(total), dtype=np.float64)
         known = deviations.log_prior - 0.5 * np.linalg.slogdet(total)[1]
-        posterior = self._project(table[:, :count], log_prior + known[:, None], precision, scores)
+        posterior = self._project(
+            table[:, :count], sheet.log_prior + known[:, None], precision, scores
+        )
         random = np.random.default_rng((self.seed, count))
         positions = (np.arange(self.samples) + random.random()) / self.samples
         flat = np.searchsorted(np.cumsum(posterior.weights), positions)
