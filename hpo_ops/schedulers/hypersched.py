@@ -40,8 +40,9 @@ class HyperSched:
     goes on waiting, and is looked at again when the furthest is whole (``readmit: false`` does as
     published). The time of the furthest trial is its training time, without start-ups (as in the
     authors' code); at equality a trial is refused (as on the slides). Trials that were interrupted
-    go on whatever the time, and the best of all never pauses. Without a deadline this is plain
-    ASHA.
+    go on whatever the time, and the best of all never pauses. While more than eta times the age of
+    the study is left there is time, whatever a trial brought along from the score cache. Without a
+    deadline this is plain ASHA.
 
     Example:
         >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
