@@ -17,6 +17,8 @@ LOST_SECONDS = 30.0
 """After the grace period of a pod that was told to go: its node does not answer any more."""
 LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
 """Of containers that were gone when their node came back: nobody saw how they ended."""
+UNSEEN_EXIT_CODE = 255
+"""What containerd makes of an end that nobody saw, sometimes without such a reason."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Reasons to wait that do not go away by waiting."""
 _TIMED_OUT = "timed out"
@@ -167,7 +169,7 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         )
     if training is None:
         return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
-    if training.reason in LOST_REASONS:
+    if training.reason in LOST_REASONS or _is_unseen(pod, training):
         reason = "its container was lost: its node was started again"
         return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED)
     if training.reason == "OOMKilled":
@@ -182,6 +184,25 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         return PodStatus(Phase.ENDED, f"exit code {exit_code}", Outcome.FAILED, exit_code)
     # It ended well, but the agent did not say so before it went: what is saved counts.
     return PodStatus(Phase.ENDED, "its agent ended without a word", Outcome.PREEMPTED, exit_code)
+
+
+def _is_unseen(pod: Any, training: Any) -> bool:
+    """Whether the exit code stands for an end that nobody saw: the agent did not see it either.
+
+    An agent that outlives the training says how that ended, and then ends by itself.
+    """
+    statuses = (
+        *(pod.status.container_statuses or ()),
+        *(pod.status.init_container_statuses or ()),
+    )
+    agent = _terminated(statuses).get(AGENT)
+    return training.exit_code == UNSEEN_EXIT_CODE and (
+        agent is not None
+        and (
+            agent.reason in LOST_REASONS
+            or agent.exit_code in {UNSEEN_EXIT_CODE, *PREEMPTED_EXIT_CODES}
+        )
+    )
 
 
 def _memory_limit(pod: Any) -> str | None:

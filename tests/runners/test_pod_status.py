@@ -122,6 +122,22 @@ def test_whose_fault_an_end_was(options: dict[str, Any], outcome: Outcome, reaso
     assert (status.phase, status.outcome, status.reason) == (Phase.ENDED, outcome, reason)
 
 
+@pytest.mark.parametrize(
+    ("agent", "outcome"),
+    [
+        (ended(0), Outcome.FAILED),
+        (ended(1), Outcome.FAILED),
+        (ended(255), Outcome.PREEMPTED),
+        (ended(255, "Unknown"), Outcome.PREEMPTED),
+        (ended(137), Outcome.PREEMPTED),
+    ],
+)
+def test_an_exit_code_that_containerd_made_up_is_no_failure(
+    agent: k8s.V1ContainerState, outcome: Outcome
+) -> None:
+    assert read("Failed", base=ended(255), agent=agent).outcome is outcome
+
+
 def test_a_pod_that_is_gone_was_preempted() -> None:
     status = read_status(None, NOW)
     assert (status.phase, status.outcome) == (Phase.ENDED, Outcome.PREEMPTED)
