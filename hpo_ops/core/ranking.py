@@ -62,10 +62,7 @@ class Ranking:
         below = scores[low if low <= gap else low + 1]
         if position == low:
             return below
-        above = scores[low + 1 if low < gap else low + 2]
-        if below == above or below == -math.inf:
-            return below
-        return below + (position - low) * (above - below)
+        return _between(below, scores[low + 1 if low < gap else low + 2], position)
 
     def nth(self, index: int) -> float:
         """The score at a place in the order, from 0 for the least."""
@@ -76,31 +73,79 @@ class Ranking:
         return self._scores[-count:][::-1] if count > 0 else []
 
 
-class RunningMedian:
-    """The median of numbers that keep coming: the lower and the upper half, each as a heap.
+class RunningQuantile:
+    """A quantile of numbers that keep coming: those up to it and those above, each as a heap.
 
-    A number takes its place when somebody asks for the median.
+    Where nothing but the quantile is asked for, a number is taken in sooner than by a `Ranking`,
+    however many there are.
+
+    >>> middle = RunningQuantile(0.5)
+    >>> for number in (3.0, 1.0, 2.0, 9.0):
+    ...     middle.add(number)
+    >>> middle.value, middle.below, middle.without(9.0)
+    (2.5, 2.0, 2.0)
     """
 
-    def __init__(self) -> None:
-        self._new: list[float] = []
-        self.add = self._new.append
+    __slots__ = ("_lower", "_q", "_upper")
+
+    def __init__(self, q: float) -> None:
+        self._q = q
         self._lower: list[float] = []
-        """Negated, so that the greatest is on top; as many as in the upper half, or one more."""
+        """Negated, so that the greatest is on top."""
         self._upper: list[float] = []
 
+    def __len__(self) -> int:
+        return len(self._lower) + len(self._upper)
+
+    def add(self, number: float) -> None:
+        lower, upper = self._lower, self._upper
+        if int(self._q * (len(lower) + len(upper))) < len(lower):
+            heappush(upper, -heappushpop(lower, -number))
+        else:
+            heappush(lower, -heappushpop(upper, number))
+
     @property
-    def median(self) -> float | None:
-        """The middle one, or half way between the two in the middle; None without numbers."""
-        for number in self._new:
-            if len(self._lower) == len(self._upper):
-                heappush(self._lower, -heappushpop(self._upper, number))
-            else:
-                heappush(self._upper, -heappushpop(self._lower, -number))
-        self._new.clear()
-        if not self._lower:
-            return None
-        below = -self._lower[0]
-        if len(self._lower) > len(self._upper):
-            return below
-        return below + 0.5 * (self._upper[0] - below)
+    def below(self) -> float:
+        """The number at the quantile, or else the next one below."""
+        return -self._lower[0]
+
+    @property
+    def value(self) -> float:
+        """The quantile, with linear interpolation between neighbours.
+
+        Raises:
+            ValueError: There are no numbers.
+        """
+        lower, upper = self._lower, self._upper
+        if not lower:
+            raise ValueError("a quantile of no numbers does not exist")
+        position = self._q * (len(lower) + len(upper) - 1)
+        return _between(-lower[0], upper[0] if upper else math.inf, position)
+
+    def without(self, number: float) -> float:
+        """The quantile of all but one such number, which is among them and not the only one."""
+        lower, upper = self._lower, self._upper
+        position = self._q * (len(lower) + len(upper) - 2)
+        if int(position) == len(lower) - 1:
+            first, second, third = -lower[0], *_least_two(upper)
+        else:
+            nearest, next_one = _least_two(lower)
+            first, second, third = -next_one, -nearest, upper[0] if upper else math.inf
+        return _between(
+            first if first < number else second,
+            second if second < number else third,
+            position,
+        )
+
+
+def _least_two(heap: list[float]) -> tuple[float, float]:
+    """The two on top of a heap; endless where there are not so many."""
+    return heap[0] if heap else math.inf, min(heap[1:3], default=math.inf)
+
+
+def _between(below: float, above: float, position: float) -> float:
+    """From one to the other by the part of a position that is behind the point."""
+    part = position - int(position)
+    if not part or below == above or below == -math.inf:
+        return below
+    return below + part * (above - below)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hpo_ops.core import Study, Trial, TrialState
-from hpo_ops.core.ranking import RunningMedian
+from hpo_ops.core.ranking import RunningQuantile
 from hpo_ops.core.trial import RUNNING, Observation
 
 
@@ -31,7 +31,7 @@ class PaceIndex:
 
     def __init__(self) -> None:
         self.furthest_seconds = 0.0
-        self._seconds = RunningMedian()
+        self._seconds = RunningQuantile(0.5)
         self._new: list[tuple[Observation, int]] = []
         """Reports that came since the median was last asked for, and the steps before them."""
 
@@ -43,7 +43,7 @@ class PaceIndex:
             if steps > 0:
                 self._seconds.add(last.unit_seconds / steps)
         self._new.clear()
-        return self._seconds.median
+        return self._seconds.value if len(self._seconds) else None
 
     def reported(self, trial: Trial, before: int) -> None:
         self._new.append((trial.observations[-1], before))

@@ -8,7 +8,7 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
 
-from hpo_ops.core import Decision, Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Member, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decision import CONTINUE, PAUSE
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, by_priority, resume
@@ -82,7 +82,7 @@ class AshaPromoting:
         if not crossed:
             return no_rung(step)
         rung, score = crossed[-1], trial.observations[-1].score
-        ranking = rung_index(study, rungs).rankings()[rung]
+        ranking = rung_index(study, rungs).scores()[rung]
         rank, count = ranking.better_than(score) + 1, len(ranking)
         top = count // self.eta
         reason = f"rank {rank} of {count} at step {rung}, top {top} go on"
@@ -94,24 +94,27 @@ class AshaPromoting:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def _promotable(self, index: RungIndex) -> Iterator[tuple[int, Trial]]:
-        rankings = index.rankings()
-        for rung, waiting in index.paused().items():
-            if not waiting:
-                continue
+    def _promotable(self, index: RungIndex[Ranking]) -> Iterator[tuple[int, Trial]]:
+        rankings = index.scores()
+        for rung, line in index.paused().items():
             ranking = rankings[rung]
-            for score, _, trial in reversed(waiting):
-                if not ranking.is_among_best(score, len(ranking) // self.eta):
+            top = len(ranking) // self.eta
+            if not ranking.is_among_best(line.top, top):
+                continue  # as is usual
+            for score, trial in line:
+                if not ranking.is_among_best(score, top):
                     break
                 yield rung, trial
 
-    def _last_resort(self, study: Study, index: RungIndex, group: TrialGroup) -> TrialGroup:
+    def _last_resort(
+        self, study: Study, index: RungIndex[Ranking], group: TrialGroup
+    ) -> TrialGroup:
         if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
             if study.in_state(TrialState.PAUSED):
                 return TrialGroup((), "no paused trial is among the best of its rung")
             return group
-        for waiting in index.paused().values():
-            for _, _, trial in reversed(waiting):
+        for line in index.paused().values():
+            for _, trial in line:
                 reason = f"trial {trial.number} is the best that waits and none is whole"
                 member = resume(trial, self.until_step(study, trial.step), reason)
                 return TrialGroup((member,), "all have been started and none is whole")

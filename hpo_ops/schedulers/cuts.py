@@ -9,6 +9,7 @@ from operator import lt
 from typing import NamedTuple
 
 from hpo_ops.core import Trial, TrialState
+from hpo_ops.core.ranking import RunningQuantile
 from hpo_ops.core.trial import PAUSED
 from hpo_ops.schedulers.rungs import RungIndex
 
@@ -39,10 +40,9 @@ class CutIndex:
     """
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
-        self.rungs = RungIndex((rungs,), lambda _: 0)
-        self._rankings = self.rungs.rankings()
+        self.rungs = RungIndex((rungs,), lambda _: 0, lambda: RunningQuantile(quantile))
+        self._scores = self.rungs.scores()
         self._judged = tuple(rung for rung in rungs if rung < max_steps)
-        self._quantile = quantile
         self._cuts = dict.fromkeys(rungs, -math.inf)
         """The cut of each rung; below every score while it has less than two."""
         self._values = self._cuts.values()
@@ -75,15 +75,15 @@ class CutIndex:
                 if newest != number:
                     cut = self._cut_without(rung, score)
             if score < cut:
-                return Shortfall(rung, score, cut, len(self._rankings[rung]), is_arriving)
+                return Shortfall(rung, score, cut, len(self._scores[rung]), is_arriving)
         return None
 
     def waiting(self) -> Iterator[Trial]:
         """Of each rung, the top one first, the paused trials, best first, until one is below."""
-        for rung, waiting in self.rungs.paused().items():
-            if not waiting or waiting[-1].score < self._sure[rung]:
+        for rung, line in self.rungs.paused().items():
+            if line.top < self._sure[rung]:
                 continue  # as is usual
-            for _, _, trial in reversed(waiting):
+            for _, trial in line:
                 if self._is_below(trial):
                     break
                 yield trial
@@ -91,7 +91,7 @@ class CutIndex:
     def _is_below(self, trial: Trial) -> bool:
         """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
         missed = self._missed.get(trial.number)
-        if missed is not None and missed.among == len(self._rankings[missed.rung]):
+        if missed is not None and missed.among == len(self._scores[missed.rung]):
             return True
         missed = self.shortfall(trial)
         if missed is None:
@@ -129,7 +129,12 @@ class CutIndex:
         else:
             for rung in self.rungs.arrive(trial, climb):
                 self._newest[rung] = (number, self._cuts[rung])
-                self._change(rung)
+                scores = self._scores[rung]
+                if (count := len(scores)) > 1:
+                    self._cuts[rung] = scores.value
+                    self._changed.add(rung)
+                if count > 2 and rung in self._judged:
+                    self._sure[rung] = scores.below
         if number in self._missed:
             self._forget(trial)
             self._look_again(trial)
@@ -144,23 +149,9 @@ class CutIndex:
         if is_paused:
             self._look_again(trial)
 
-    def _change(self, rung: int) -> None:
-        ranking, q = self._rankings[rung], self._quantile
-        count = len(ranking)
-        if count < 2:
-            return
-        self._cuts[rung] = cut = ranking.quantile(q)
-        self._changed.add(rung)
-        if count > 2 and rung in self._judged:
-            # Without a score below this one, the cut is this one or lies between it and the next.
-            least = ranking.nth(int(q * (count - 2)) + 1)
-            self._sure[rung] = least if least < cut else cut
-
     def _cut_without(self, rung: int, score: float) -> float:
-        ranking = self._rankings[rung]
-        if len(ranking) < 3:
-            return -math.inf
-        return ranking.quantile(self._quantile, without=score)
+        scores = self._scores[rung]
+        return scores.without(score) if len(scores) > 2 else -math.inf
 
     def _forget(self, trial: Trial) -> None:
         self._above.pop(trial.number, None)

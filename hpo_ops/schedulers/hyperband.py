@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import accumulate, count
 
-from hpo_ops.core import Decision, Study, Trial, TrialGroup
+from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup
 from hpo_ops.core.decision import CONTINUE, STOP
 from hpo_ops.core.options import check_at_least
 from hpo_ops.schedulers.places import add_new, resume, waiting_trials
@@ -105,8 +105,10 @@ class Hyperband:
         return decision
 
     def _judge(self, study: Study, trial: Trial, bracket: int, rung: int) -> Decision:
-        index = study.index(("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of))
-        ranking = index.rankings(bracket)[rung]
+        index = study.index(
+            ("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of, Ranking)
+        )
+        ranking = index.scores(bracket)[rung]
         count = len(ranking)
         place = f"at step {rung} of bracket {bracket}"
         if count < 3:

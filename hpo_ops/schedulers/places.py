@@ -55,12 +55,14 @@ def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> M
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
     """A group of these members and of as many new trials as there are places and trials left."""
     resumed, number, goal = len(members), len(study.trials), study.goal
-    new = max(min(free - resumed, study.unstarted), 0)
-    group = [*members]
-    for fresh in range(number, number + new):
-        reason = f"{goal.name_of(fresh)} is new and a place is free"
-        group.append(Member(reason, None, until_step))
-    return TrialGroup(tuple(group), group_reason(study, resumed, new, free))
+    new, unstarted = free - resumed, study.unstarted
+    if new > unstarted:
+        new = unstarted
+    fresh = [
+        Member(f"{goal.name_of(number + i)} is new and a place is free", None, until_step)
+        for i in range(new)
+    ]
+    return TrialGroup((*members, *fresh), group_reason(study, resumed, len(fresh), free))
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:

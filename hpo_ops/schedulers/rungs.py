@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import NamedTuple
+from heapq import heappop, heappush
+from typing import Generic, Protocol, TypeVar
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialState
 from hpo_ops.core.decision import CONTINUE
@@ -61,13 +62,53 @@ def no_rung(step: int) -> Decision:
     return Decision(CONTINUE, f"no rung at step {step}")
 
 
-class Waiting(NamedTuple):
-    """A trial that is paused at a rung; the greatest goes on first."""
+class Line:
+    """Trials that are paused at a rung: the best first, of equals that with the least number.
 
-    score: float
-    turn: int
-    """Its number, negated."""
-    trial: Trial
+    A heap: who leaves from behind the first stays in it, forgotten, until it would be the first.
+    """
+
+    __slots__ = ("_entries", "_heap", "top")
+
+    def __init__(self) -> None:
+        self.top = -math.inf
+        """The score of the first; below every score where nobody waits."""
+        self._heap: list[tuple[float, int]] = []
+        """Scores, negated, and numbers."""
+        self._entries: dict[int, tuple[tuple[float, int], Trial]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, score: float, trial: Trial) -> None:
+        entry = (-score, trial.number)
+        self._entries[trial.number] = entry, trial
+        heappush(self._heap, entry)
+        self.top = max(self.top, score)
+
+    def remove(self, number: int) -> None:
+        """Takes a trial out that waits here."""
+        del self._entries[number]
+        heap = self._heap
+        while heap and not self._waits(heap[0]):
+            heappop(heap)
+        self.top = -heap[0][0] if heap else -math.inf
+
+    def __iter__(self) -> Iterator[tuple[float, Trial]]:
+        """Scores and trials in order; nobody may come or go meanwhile."""
+        heap = self._heap
+        ahead = [(heap[0], 0)] if heap else []
+        while ahead:
+            entry, place = heappop(ahead)
+            if self._waits(entry):
+                yield -entry[0], self._entries[entry[1]][1]
+            for child in (2 * place + 1, 2 * place + 2):
+                if child < len(heap):
+                    heappush(ahead, (heap[child], child))
+
+    def _waits(self, entry: tuple[float, int]) -> bool:
+        known = self._entries.get(entry[1])
+        return known is not None and known[0] is entry
 
 
 @dataclass(slots=True)
@@ -85,7 +126,16 @@ class Climb:
     arriving: tuple[int, ...] = ()
 
 
-class RungIndex:
+class Scores(Protocol):
+    """What is kept of the scores at a rung."""
+
+    def add(self, score: float) -> None: ...
+
+
+AnyScores = TypeVar("AnyScores", bound=Scores)
+
+
+class RungIndex(Generic[AnyScores]):
     """Scores at each rung of each bracket, and who is paused where, kept up with the study.
 
     A trial whose last report reached a rung waits there; one that was interrupted between two
@@ -93,23 +143,24 @@ class RungIndex:
     """
 
     def __init__(
-        self, brackets: tuple[tuple[int, ...], ...], bracket_of: Callable[[int], int]
+        self,
+        brackets: tuple[tuple[int, ...], ...],
+        bracket_of: Callable[[int], int],
+        make_scores: Callable[[], AnyScores],
     ) -> None:
         self._brackets = brackets
         self._bracket_of = bracket_of
-        self._rankings = [{rung: Ranking() for rung in rungs} for rungs in brackets]
+        self._scores = [{rung: make_scores() for rung in rungs} for rungs in brackets]
         self.climbs: dict[int, Climb] = defaultdict(Climb)
         """How far each trial is, by number."""
-        self._paused: list[dict[int, list[Waiting]]] = [
-            {rung: [] for rung in reversed(rungs)} for rungs in brackets
-        ]
+        self._paused = [{rung: Line() for rung in reversed(rungs)} for rungs in brackets]
         self.interrupted: dict[int, Trial] = {}
         """Trials that are paused between two rungs, by number."""
-        self._waits: dict[int, tuple[int, Waiting]] = {}
+        self._waits: dict[int, Line] = {}
 
-    def rankings(self, bracket: int = 0) -> Mapping[int, Ranking]:
+    def scores(self, bracket: int = 0) -> Mapping[int, AnyScores]:
         """The scores that trials of a bracket first had at or after each rung."""
-        return self._rankings[bracket]
+        return self._scores[bracket]
 
     def crossed(self, trial: Trial) -> tuple[int, ...]:
         """The rungs that the trial reached last: see ``crossed_rungs``."""
@@ -117,8 +168,8 @@ class RungIndex:
             return self.climbs[trial.number].arriving
         return crossed_rungs(trial, self._brackets[self._bracket_of(trial.number)])
 
-    def paused(self, bracket: int = 0) -> Mapping[int, Sequence[Waiting]]:
-        """The trials that wait at each rung, the top one first; the best comes last."""
+    def paused(self, bracket: int = 0) -> Mapping[int, Line]:
+        """The trials that wait at each rung, the top one first."""
         return self._paused[bracket]
 
     def reported(self, trial: Trial, before: int) -> None:
@@ -132,20 +183,23 @@ class RungIndex:
         """Takes in a report that reaches or passes rungs: those that it is the first to."""
         step, score = trial.step, trial.observations[-1].score
         bracket = self._bracket_of(trial.number)
-        rungs, rankings, scores = self._brackets[bracket], self._rankings[bracket], climb.scores
+        rungs, kept, scores = self._brackets[bracket], self._scores[bracket], climb.scores
         reached = bisect_right(rungs, step)
         climb.arriving = arriving = rungs[len(scores) : reached]
         climb.ahead = rungs[reached] if reached < len(rungs) else math.inf
         for rung in arriving:
-            rankings[rung].add(score)
+            kept[rung].add(score)
             scores.append(score)
         return arriving
 
     def moved(self, trial: Trial, before: TrialState) -> None:
+        number = trial.number
         if before is PAUSED:
-            self._forget(trial)
+            self.interrupted.pop(number, None)
+            if (line := self._waits.pop(number, None)) is not None:
+                line.remove(number)
         if trial.state is PAUSED:
-            crossed, number = self.crossed(trial), trial.number
+            crossed = self.crossed(trial)
             if not crossed:
                 self.interrupted[number] = trial
                 return
@@ -154,18 +208,10 @@ class RungIndex:
                 score = climb.scores[-1]
             else:
                 score = climb.scores[self._brackets[bracket].index(rung)]
-            entry = Waiting(score, -number, trial)
-            insort(self._paused[bracket][rung], entry)
-            self._waits[number] = (rung, entry)
-
-    def _forget(self, trial: Trial) -> None:
-        self.interrupted.pop(trial.number, None)
-        if trial.number in self._waits:
-            rung, entry = self._waits.pop(trial.number)
-            waiting = self._paused[self._bracket_of(trial.number)][rung]
-            del waiting[bisect_left(waiting, entry)]
+            self._waits[number] = line = self._paused[bracket][rung]
+            line.add(score, trial)
 
 
-def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex:
+def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex[Ranking]:
     """The study's index of these rungs, all trials in one bracket."""
-    return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0))
+    return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0, Ranking))

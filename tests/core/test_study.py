@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core import Direction, Goal, Ranking, Study, TrialState
-from hpo_ops.core.ranking import RunningMedian
+from hpo_ops.core.ranking import RunningQuantile
 
 scores = st.lists(st.floats(-5, 5), min_size=1, max_size=40)
 reports = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.floats(-1, 1)), max_size=80)
@@ -52,15 +52,19 @@ def test_a_quantile_may_leave_one_score_out(values: list[float], q: float, rando
     assert ranking.quantile(q, without=values[out]) == others.quantile(q)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.integers(1, 5))
-def test_a_running_median_is_the_half_quantile(values: list[float], every: int) -> None:
-    running, ranking = RunningMedian(), Ranking()
-    assert running.median is None
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(-math.inf), min_size=1), st.floats(0, 1))
+def test_a_running_quantile_is_that_of_a_ranking(values: list[float], q: float) -> None:
+    running, ranking = RunningQuantile(q), Ranking()
+    with pytest.raises(ValueError, match="of no numbers"):
+        _ = running.value
     for count, value in enumerate(values, start=1):
         running.add(value)
         ranking.add(value)
-        if count % every == 0:
-            assert running.median == ranking.quantile(0.5)
+        assert len(running) == count
+        assert running.value == ranking.quantile(q)
+        assert running.below == ranking.nth(int(q * (count - 1)))
+    for value in values if len(values) > 1 else ():
+        assert running.without(value) == ranking.quantile(q, without=value)
 
 
 def test_a_quantile_interpolates() -> None:
