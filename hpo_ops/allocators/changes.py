@@ -41,7 +41,7 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
 
 def _differs(study: Study, number: int, placement: Placement) -> bool:
     """Whether the trial has to start again; whole units are as good as any other."""
-    trial = study.trials[number]
-    if trial.width != placement.width:
+    trial, width, units = study.trials[number], placement.width, placement.units
+    if trial.width is not width and trial.width != width:
         return True
-    return placement.width < 1 and bool(trial.units) and trial.units != placement.units
+    return trial.units != units and bool(trial.units) and width < 1

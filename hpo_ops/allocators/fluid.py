@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from hpo_ops.allocators.board import Board, units_of
-from hpo_ops.allocators.work import trials_of, work_of
+from hpo_ops.allocators.work import Work, exact, on_one_scale, trials_of, work_of
 from hpo_ops.core import Allocation, Capacity, Member, Study, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
+from hpo_ops.core.trial import NO_UNIT, as_width
 
 
 def fluid_widths(
@@ -35,12 +37,12 @@ def fluid_widths(
     for index, amount in enumerate(work):
         if not amount > 0:
             raise ValueError(f"work[{index}] is {amount}, but must be more than 0")
-    exact = [Fraction(amount) for amount in work]
-    total = sum(exact, Fraction(0))
-    smallest = Fraction(1, max_share)
+    amounts = on_one_scale(work)
+    total = sum(amounts)
+    smallest = as_width(1, max_share)
     return [
-        min(max(Fraction(amount * units // total), smallest), Fraction(max_width))
-        for amount in exact
+        as_width(min(share, max_width)) if (share := amount * units // total) else smallest
+        for amount in amounts
     ]
 
 
@@ -72,34 +74,33 @@ class DynamicFluid:
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        board = Board(capacity)
         groups = split_groups(group)
+        board = Board(capacity, trials_of(study, group.members))
         for index, members in enumerate(groups):
-            later = TrialGroup(tuple(m for other in groups[index + 1 :] for m in other), "later")
-            reserved = units_of(trials_of(study, later))
-            rest = self._keep(board, study, members)
+            later = [member for other in groups[index + 1 :] for member in other]
+            rest = self._keep(board, work_of(study, members))
             if not rest:
                 continue
-            work = work_of(study, rest)
+            amounts = exact(rest)
             widths = fluid_widths(
-                work,
-                units=board.empty_units(reserved),
+                amounts,
+                units=board.empty_units(units_of(trials_of(study, later))),
                 max_share=capacity.max_share,
                 max_width=capacity.max_width,
             )
-            place_by_work(board, study, rest, work, widths, reserved)
+            place_by_work(board, rest, amounts, widths)
         reason = f"{len(groups)} groups share {capacity.units} units by the work that is left"
         return Allocation(board.placed, tuple(board.queued), reason)
 
-    def _keep(self, board: Board, study: Study, members: Sequence[Member]) -> list[Member]:
+    def _keep(self, board: Board, work: Sequence[Work]) -> list[Work]:
         """Places what is nearly done where it is; the others."""
         rest = []
-        trials = trials_of(study, TrialGroup(tuple(members), "group"))
-        for member, trial, left in zip(members, trials, work_of(study, members), strict=True):
-            if trial.width and left / trial.width < self.min_seconds:
-                board.place(trial, trial.width)
+        for item in work:
+            width = item.trial.width
+            if width and item.seconds * width.denominator < self.min_seconds * width.numerator:
+                board.place(item.trial, width)
             else:
-                rest.append(member)
+                rest.append(item)
         return rest
 
 
@@ -119,27 +120,34 @@ class StaticFluid:
         StaticFluid()
     """
 
+    @property
+    def lasts(self) -> Literal[True]:
+        """What runs keeps its width, and what waits is looked at again when something is free."""
+        return True
+
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        board = Board(capacity)
         work = work_of(study, group.members)
+        board = Board(capacity, [item.trial for item in work])
+        amounts = exact(work)
         widths = fluid_widths(
-            work,
+            amounts,
             units=capacity.units,
             max_share=capacity.max_share,
             max_width=capacity.max_width,
         )
-        trials = trials_of(study, group)
-        running = [trial.state is TrialState.RUNNING and trial.width > 0 for trial in trials]
+        held = [
+            item.trial.width if item.trial.state is TrialState.RUNNING else NO_UNIT
+            for item in work
+        ]
         for runs in (True, False):
-            rows = [i for i, is_running in enumerate(running) if is_running is runs]
+            rows = [i for i, width in enumerate(held) if bool(width) is runs]
             place_by_work(
                 board,
-                study,
-                [group.members[i] for i in rows],
                 [work[i] for i in rows],
-                [trials[i].width if runs else widths[i] for i in rows],
+                [amounts[i] for i in rows],
+                [held[i] if runs else widths[i] for i in rows],
             )
         return Allocation(
             board.placed, tuple(board.queued), f"shares of {capacity.units} units by work, kept"
@@ -155,16 +163,9 @@ def split_groups(group: TrialGroup) -> list[list[Member]]:
 
 
 def place_by_work(
-    board: Board,
-    study: Study,
-    members: Sequence[Member],
-    work: Sequence[Fraction],
-    widths: Sequence[Fraction],
-    avoid: set[int] | frozenset[int] = frozenset(),
+    board: Board, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
 ) -> None:
     """Places trials, those with the most work first, and queues what does not fit."""
-    trials = trials_of(study, TrialGroup(tuple(members), "members"))
-    order = sorted(range(len(trials)), key=lambda i: (-work[i], i))
-    for place, i in enumerate(order):
-        others = units_of(trials[j] for j in order[place + 1 :])
-        board.place(trials[i], widths[i], avoid | others)
+    order = sorted(range(len(work)), key=amounts.__getitem__, reverse=True)
+    for i in order:
+        board.place(work[i].trial, widths[i])

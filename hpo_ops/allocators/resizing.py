@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
-from hpo_ops.core import Ranking, Trial
+from hpo_ops.core import Ranking, Study, Trial, TrialState
 from hpo_ops.core.scaling import speedup
 
 
@@ -55,10 +54,30 @@ def is_worth_resizing(
     return reports > cool_down and gain > min_gain
 
 
-def startup_seconds(trials: Iterable[Trial]) -> float:
+class StartupIndex:
+    """How long the newest segments of trials took to their first step, kept up with the study."""
+
+    def __init__(self) -> None:
+        self._ranking = Ranking()
+        self._known: dict[int, float] = {}
+
+    @property
+    def usual(self) -> float:
+        """The 90th percentile; 0 where none has come to its first step."""
+        return self._ranking.quantile(0.9) if self._known else 0.0
+
+    def reported(self, trial: Trial, before: int) -> None:
+        if len(trial.observations) == trial.observations_at_start + 1:
+            number, seconds = trial.number, trial.startup_seconds
+            if number in self._known:
+                self._ranking.remove(self._known[number])
+            self._known[number] = seconds
+            self._ranking.add(seconds)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        """Nothing: a start counts once it has come to a step."""
+
+
+def startup_seconds(study: Study) -> float:
     """The 90th percentile of the times that segments took to start; 0 where none did."""
-    ranking = Ranking()
-    for trial in trials:
-        if trial.segments:
-            ranking.add(trial.startup_seconds)
-    return ranking.quantile(0.9) if len(ranking) else 0.0
+    return study.index("start-ups", StartupIndex).usual

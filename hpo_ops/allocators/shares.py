@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
-from hpo_ops.allocators.board import Board, units_of
+from hpo_ops.allocators.board import Board
 from hpo_ops.allocators.resizing import is_worth_resizing, startup_seconds
 from hpo_ops.allocators.work import trials_of
 from hpo_ops.core import Allocation, Capacity, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least
+from hpo_ops.core.trial import as_width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +25,20 @@ class Even:
         Even()
     """
 
+    @property
+    def lasts(self) -> Literal[True]:
+        """Only the number of trials and units counts."""
+        return True
+
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        trials = trials_of(study, group)
+        trials = trials_of(study, group.members)
         count, units = len(trials), capacity.units
         if count <= units:
-            width = Fraction(min(units // max(count, 1), capacity.max_width))
+            width = as_width(min(units // max(count, 1), capacity.max_width))
         else:
-            width = Fraction(1, min(math.ceil(count / max(units, 1)), capacity.max_share))
+            width = as_width(1, min(math.ceil(count / max(units, 1)), capacity.max_share))
         placed = _place(trials, [width] * count, capacity)
         return Allocation(placed.placed, tuple(placed.queued), f"{width} units for each trial")
 
@@ -68,17 +75,17 @@ class Uniform:
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        trials = by_score(trials_of(study, group))
+        trials = by_score(trials_of(study, group.members))
         targets = uniform_widths(len(trials), capacity.units, capacity.max_width)
         widths = self._worthwhile(study, trials, targets, now)
-        board = _place(trials, [Fraction(width) for width in widths], capacity)
+        board = _place(trials, [as_width(width) for width in widths], capacity)
         reason = f"{capacity.units} units in turn from the best of {len(trials)} trials"
         return Allocation(board.placed, tuple(board.queued), reason)
 
     def _worthwhile(
         self, study: Study, trials: Sequence[Trial], targets: Sequence[int], now: float
     ) -> list[int]:
-        startup = startup_seconds(study.trials)
+        startup = startup_seconds(study)
         widths = []
         for trial, target in zip(trials, targets, strict=True):
             held = int(trial.width)
@@ -111,13 +118,13 @@ class TopTrial:
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        trials = by_score(trials_of(study, group))
+        trials = by_score(trials_of(study, group.members))
         spare = max(capacity.units - len(trials), 0)
         widths = []
         for _ in trials:
             extra = min(spare, capacity.max_width - 1)
             spare -= extra
-            widths.append(Fraction(1 + extra))
+            widths.append(as_width(1 + extra))
         board = _place(trials, widths, capacity)
         return Allocation(board.placed, tuple(board.queued), "spare units go to the best trial")
 
@@ -136,14 +143,17 @@ def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
 
 def by_score(trials: Sequence[Trial]) -> list[Trial]:
     """The trials, best last score first; those without one last, by number."""
-    return sorted(
-        trials,
-        key=lambda trial: (trial.score is None, -(trial.score or 0.0), trial.number),
-    )
+    ranked = []
+    for trial in trials:
+        seen = trial.observations
+        rank = (False, -seen[-1].score) if seen else (True, 0.0)
+        ranked.append((rank, trial.number, trial))
+    ranked.sort()
+    return [trial for _, _, trial in ranked]
 
 
 def _place(trials: Sequence[Trial], widths: Sequence[Fraction], capacity: Capacity) -> Board:
-    board = Board(capacity)
-    for rank, (trial, width) in enumerate(zip(trials, widths, strict=True)):
-        board.place(trial, width, units_of(trials[rank + 1 :]))
+    board = Board(capacity, trials)
+    for trial, width in zip(trials, widths, strict=True):
+        board.place(trial, width)
     return board

@@ -2,38 +2,69 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
-from hpo_ops.core import Member, Study, Trial, TrialGroup
+from hpo_ops.core import Member, Study, Trial
 
 
-def trials_of(study: Study, group: TrialGroup) -> list[Trial]:
-    """The trials of a group.
+class Work(NamedTuple):
+    """What a member of a group has to do: its steps, and seconds of a step on one unit."""
+
+    member: Member
+    trial: Trial
+    steps: int
+    step_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The time that it takes on one unit (Fluid's h)."""
+        return self.steps * self.step_seconds
+
+
+def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
+    """The trials of members.
 
     Raises:
         ValueError: A member has no number: new trials are added to the study first.
     """
-    return [study.trials[_number(member)] for member in group.members]
-
-
-def _number(member: Member) -> int:
-    if member.trial is None:
+    numbers = [member.trial for member in members if member.trial is not None]
+    if len(numbers) < len(members):
         raise ValueError("a member of the group is new, but must be added to the study first")
-    return member.trial
+    return [study.trials[number] for number in numbers]
 
 
-def work_of(study: Study, members: Sequence[Member]) -> list[Fraction]:
-    """Remaining steps times the time of a step on one unit, for each member (Fluid's h).
+def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
+    """The work of each member: its remaining steps, and the time of a step on one unit.
 
     A trial without a timing takes the mean of the others; without any the steps alone count, and
     one is left where nobody knows how many.
     """
-    trials = [study.trials[_number(member)] for member in members]
+    trials = trials_of(study, members)
     timings = [trial.unit_step_seconds for trial in trials]
     known = [timing for timing in timings if timing]
     usual = sum(known) / len(known) if known else 1.0
-    return [
-        max((member.until_step or trial.step + 1) - trial.step, 1) * Fraction(timing or usual)
-        for member, trial, timing in zip(members, trials, timings, strict=True)
-    ]
+    work = []
+    for member, trial, timing in zip(members, trials, timings, strict=True):
+        steps = (member.until_step or trial.step + 1) - trial.step
+        work.append(Work(member, trial, steps if steps > 0 else 1, timing or usual))
+    return work
+
+
+def exact(work: Sequence[Work]) -> list[int]:
+    """Steps times seconds, without rounding, as whole numbers on one scale."""
+    seconds = on_one_scale([item.step_seconds for item in work])
+    return [item.steps * amount for item, amount in zip(work, seconds, strict=True)]
+
+
+def on_one_scale(amounts: Sequence[Fraction | float]) -> list[int]:
+    """Whole numbers that are to each other as these are.
+
+    >>> on_one_scale([0.5, 3, 0.25])
+    [2, 12, 1]
+    """
+    ratios = [amount.as_integer_ratio() for amount in amounts]
+    scale = math.lcm(*[below for _, below in ratios])
+    return [above * (scale // below) for above, below in ratios]

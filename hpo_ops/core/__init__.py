@@ -8,7 +8,7 @@ from hpo_ops.core.decision import (
     Placement,
     TrialGroup,
 )
-from hpo_ops.core.ports import Allocator, Forecasting, Scheduler
+from hpo_ops.core.ports import Allocator, Forecasting, Lasting, Scheduler
 from hpo_ops.core.ranking import Ranking
 from hpo_ops.core.seeds import derive_seed
 from hpo_ops.core.study import Direction, Goal, Index, Study
@@ -26,6 +26,7 @@ __all__ = [
     "Forecasting",
     "Goal",
     "Index",
+    "Lasting",
     "Member",
     "Observation",
     "Placement",

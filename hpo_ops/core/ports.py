@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from hpo_ops.core.decision import Allocation, Capacity, Decision, TrialGroup
 from hpo_ops.core.study import Study
@@ -51,4 +51,14 @@ class Allocator(Protocol):
         The group holds every trial that runs or is to run, each by number; what runs now and is
         placed with another width is resized, what is not placed waits.
         """
+        ...
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """An allocator whose answer stays the same until a trial comes or goes, or capacity does."""
+
+    @property
+    def lasts(self) -> Literal[True]:
+        """That it does: nobody needs to ask it when a trial has reported."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from hpo_ops.protocol import ParamValue
@@ -36,7 +36,21 @@ FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
 WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
 COMPLETED, PRUNED = TrialState.COMPLETED, TrialState.PRUNED
 """A member is looked up slowly, and these are asked for whenever a trial starts or ends."""
-NO_UNIT, ONE_UNIT = Fraction(0), Fraction(1)
+
+
+@lru_cache(maxsize=4096)
+def as_width(units: int, among: int = 1) -> Fraction:
+    """So many units, or a share of one that so many have; always the same object.
+
+    Fractions are compared slowly: where both are made here, that they are the same one says it.
+
+    >>> as_width(3), as_width(1, among=2)
+    (Fraction(3, 1), Fraction(1, 2))
+    """
+    return Fraction(units, among)
+
+
+NO_UNIT, ONE_UNIT = as_width(0), as_width(1)
 
 
 class Forecast(Protocol):

@@ -10,7 +10,7 @@ from heapq import heappush
 
 from hpo_ops.allocators import changes_of
 from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
-from hpo_ops.core.trial import ONE_UNIT
+from hpo_ops.core.trial import NO_UNIT, ONE_UNIT
 from hpo_ops.simulator.agenda import REPORT, Agenda
 from hpo_ops.simulator.cluster import Cluster
 from hpo_ops.simulator.replay import Interval
@@ -83,6 +83,7 @@ class Floor:
         self.queued: dict[int, Segment] = {}
         self.intervals: list[Interval] = []
         self.restarts = 0
+        self._held = NO_UNIT
         self.set_units(cluster.units)
 
     def set_units(self, units: int) -> None:
@@ -94,16 +95,17 @@ class Floor:
     @property
     def has_idle_units(self) -> bool:
         """Whether an allocator could hand out more."""
-        if self._allocator is None:
-            return False
-        return self.units > sum(float(segment.width) for segment in self.running.values())
+        return self._allocator is not None and self._held < self.units
 
     def take(self, segment: Segment, now: float) -> None:
         """Starts a segment, or queues it until the allocator has placed it."""
         if self._allocator is None:
             self._start(segment, ONE_UNIT, (), now)
-        else:
-            self.queued[segment.number] = segment
+            return
+        number, member = segment.number, segment.member
+        until_step = segment.steps[segment.until - 1]
+        segment.member = Member(member.reason, number, until_step, member.group)
+        self.queued[number] = segment
 
     def plan(self, segment: Segment, now: float) -> None:
         """Plans a segment's next report, as `Agenda.push` would: every report comes here."""
@@ -115,6 +117,8 @@ class Floor:
         """The segment ends; the last step that it reported."""
         number, started, step = segment.number, segment.started, segment.step
         del self.running[number]
+        if self._allocator is not None:
+            self._held -= segment.width
         self.intervals.append(
             Interval(
                 number,
@@ -139,15 +143,7 @@ class Floor:
         if self._allocator is None or not (self.running or self.queued):
             return
         segments = {**self.running, **self.queued}
-        members = tuple(
-            Member(
-                trial=number,
-                until_step=segment.steps[segment.until - 1],
-                reason=segment.member.reason,
-                group=segment.member.group,
-            )
-            for number, segment in sorted(segments.items())
-        )
+        members = tuple(segments[number].member for number in sorted(segments))
         allocation = self._allocator.allocate(
             self._study,
             TrialGroup(members, "what runs and what is to run"),
@@ -181,6 +177,8 @@ class Floor:
         segment.from_step = from_step = segment.step
         self._versions = segment.version = self._versions + 1
         self.running[number] = segment
+        if self._allocator is not None:
+            self._held += width
         self._log.append((now, "start", number, from_step, member.reason))
         self.plan(segment, started + startup)
 

@@ -10,6 +10,7 @@ from hpo_ops.core import (
     Decision,
     Forecasting,
     Goal,
+    Lasting,
     Member,
     Scheduler,
     Study,
@@ -44,6 +45,8 @@ class Loop:
         self._agenda = Agenda()
         self._floor = Floor(self._study, cluster, allocator, self._agenda, self._log)
         self._has_allocator = allocator is not None
+        self._asks_again = self._has_allocator and not isinstance(allocator, Lasting)
+        """Whether the allocator may answer otherwise when a trial has reported."""
         self._now = 0.0
         self._best: list[tuple[float, float]] = []
         self._capacity = [(0.0, cluster.units)]
@@ -113,7 +116,7 @@ class Loop:
         if action is not CONTINUE or done >= segment.until:
             self._leave(segment, decision)
             self._fill()
-        elif self._has_allocator:
+        elif self._asks_again:
             self._go_on(segment)
         else:
             self._floor.plan(segment, now)
@@ -135,7 +138,7 @@ class Loop:
 
     def _go_on(self, segment: Segment) -> None:
         version = segment.version
-        if self._has_allocator and self._floor.has_idle_units:
+        if self._asks_again and self._floor.has_idle_units:
             self._floor.reallocate(self._now)
             is_running = self._floor.running.get(segment.number) is segment
             if not is_running or segment.version != version:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ import pytest
 from hpo_ops.allocators import Even, TopTrial, Uniform
 from hpo_ops.allocators.resizing import is_worth_resizing, resize_gain, startup_seconds
 from hpo_ops.allocators.shares import uniform_widths
-from hpo_ops.core import Capacity, Goal, Member, Study, TrialGroup
+from hpo_ops.core import Capacity, Goal, Member, Study, TrialGroup, TrialState
 from hpo_ops.core.scaling import speedup
 from tests.contracts.allocator import AllocatorContract
 
@@ -40,11 +41,11 @@ def test_the_uniform_splits(trials: int, expected: list[int]) -> None:  # HS-3
     assert uniform_widths(trials, 8, 8) == expected
 
 
-def scored(*scores: float) -> tuple[Study, TrialGroup]:
+def scored(*scores: float, startups: Sequence[float] = ()) -> tuple[Study, TrialGroup]:
     study = Study(Goal(trials=20, deadline_seconds=1000.0))
     for number, score in enumerate(scores):
         study.add()
-        study.start(number)
+        study.start(number).startup_seconds = startups[number] if startups else 0.0
         for step in range(1, 8):
             study.record(number, step, score, 10.0)
     members = tuple(Member(trial=n, until_step=100, reason="runs") for n in range(len(scores)))
@@ -90,8 +91,7 @@ def test_nothing_is_resized_while_it_cools_down() -> None:
 
 
 def test_a_running_trial_is_widened_only_where_it_pays() -> None:
-    study, group = scored(0.9)
-    study.trials[0].startup_seconds = 40.0
+    study, group = scored(0.9, startups=[40.0])
     uniform = Uniform(speedups=IMAGENET)
     wide = uniform.allocate(study, group, Capacity(8, 1, 8), 0.0)
     assert wide.placed[0].width == 8
@@ -99,11 +99,15 @@ def test_a_running_trial_is_widened_only_where_it_pays() -> None:
     assert late.placed[0].width == 1
 
 
-def test_the_start_up_is_the_90th_percentile() -> None:
-    study, _ = scored(*[0.5] * 11)
-    for number, trial in enumerate(study.trials):
-        trial.startup_seconds = float(number)
-    assert startup_seconds(study.trials) == 9.0
+def test_the_start_up_is_the_90th_percentile_of_the_newest() -> None:
+    study, _ = scored(*[0.5] * 11, startups=range(11))
+    assert startup_seconds(study) == 9.0
+    study.move(10, TrialState.PAUSED)
+    study.start(10).startup_seconds = 8.5
+    assert startup_seconds(study) == 9.0  # it has not come to a step yet
+    study.record(10, 8, 0.5, 10.0)
+    assert startup_seconds(study) == 8.5
+    assert startup_seconds(scored()[0]) == 0.0
 
 
 def test_the_best_trial_gets_all_that_is_spare() -> None:
