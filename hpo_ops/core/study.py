@@ -16,6 +16,7 @@ from hpo_ops.core.trial import (
     NO_UNIT,
     ONE_UNIT,
     RUNNING,
+    Forecast,
     Trial,
     TrialState,
     as_observation,
@@ -115,6 +116,8 @@ class Study:
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
         self.places = 0
         """Trials that may run at once now; 0 where unknown."""
+        self.foretold: list[int] = []
+        """Trials that got a forecast, in that order, once for each."""
         self._rankings: dict[int, Ranking] = {}
         self._ranked: list[int] = []
         self._indexes: dict[Hashable, Any] = {}
@@ -233,6 +236,11 @@ class Study:
         trial.group = group
         trial.segments += 1
         return trial
+
+    def foretell(self, number: int, forecast: Forecast | None) -> None:
+        """The trial has a new forecast; None where it could not be made."""
+        self.trials[number].forecast = forecast
+        self.foretold.append(number)
 
     def end_segment(self, number: int) -> None:
         """The trial's segment has ended: it holds nothing, whatever becomes of it."""

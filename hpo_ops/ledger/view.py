@@ -101,7 +101,7 @@ class LiveView:
             )
         )
         for row in rows:
-            trials[row.trial].forecast = to_forecast(row.data)
+            self.study.foretell(row.trial, to_forecast(row.data))
 
 
 def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.options import check_at_least, check_between
 from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
+from hpo_ops.schedulers.chances import ChanceIndex, chance_to_reach
 from hpo_ops.schedulers.places import by_priority, group_reason, resume, resume_reason
-from hpo_ops.schedulers.slots import Division, chance_to_reach, divide_slots
+from hpo_ops.schedulers.slots import Division, divide_slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +77,15 @@ class Pop:
             return TrialGroup((), "no place is free")
         running = study.in_state(TrialState.RUNNING)
         chances = self._chances(study, now)
-        division = divide_slots(
-            list(chances.values()), study.places or len(running) + free, self.slots_per_trial
-        )
-        queues = self._queues(study, chances, division)
-        promising = sum(division.is_promising(chances.get(n, 0.0)) for n in running)
+        division = self._divide(chances, study.places or len(running) + free)
+        queues = self._queues(study, chances, division, free)
+        promising = sum(division.is_promising(chances.of(number)) for number in running)
         members: list[Member] = []
         unstarted = study.unstarted
         while len(members) < free:
             if queues.promising and promising < division.slots:
                 trial = queues.promising.popleft()
-                members.append(self._promising(study, trial, chances[trial.number]))
+                members.append(self._promising(study, trial, chances.of(trial.number)))
                 promising += 1
             elif queues.waiting:
                 members.append(self._member(study, queues.waiting.popleft()))
@@ -95,7 +96,7 @@ class Pop:
                 members.append(self._member(study, queues.opportunistic.popleft()))
             elif queues.promising:
                 trial = queues.promising.popleft()
-                members.append(self._promising(study, trial, chances[trial.number]))
+                members.append(self._promising(study, trial, chances.of(trial.number)))
             else:
                 break
         new = study.unstarted - unstarted
@@ -123,8 +124,7 @@ class Pop:
 
     def _classify(self, study: Study, trial: Trial, chance: float, now: float) -> Decision:
         chances = self._chances(study, now)
-        places = study.places or len(study.in_state(TrialState.RUNNING))
-        division = divide_slots(list(chances.values()), places, self.slots_per_trial)
+        division = self._divide(chances, study.places or len(study.in_state(TrialState.RUNNING)))
         text = f"chance {chance:.3f}, promising from {division.threshold:.3f}"
         if division.is_promising(chance):
             return Decision(Action.CONTINUE, f"promising: {text}")
@@ -148,33 +148,64 @@ class Pop:
         return study.best.best_score + self.target_increment
 
     def _chance(self, study: Study, trial: Trial, now: float) -> float:
+        """The chance of a trial; in between two boundaries it is that of the last one.
+
+        Where there is no time for all of its steps, only those count that there is time for.
+        """
         if trial.forecast is None:
             return 0.0
+        after, last = trial.step // self.boundary * self.boundary, self.max_steps
+        in_time = self._last_in_time(study, trial, now)
+        if in_time < last:
+            after, last = trial.step, in_time
+        return chance_to_reach(trial.forecast, self._target(study), after, last)
+
+    def _last_in_time(self, study: Study, trial: Trial, now: float) -> int:
+        """The last step that the trial has time for, at most that of a whole trial."""
         left = study.goal.seconds_left(now)
-        last = self.max_steps
-        if math.isfinite(left) and trial.step_seconds:
-            last = min(last, trial.step + max(math.floor(left / trial.step_seconds), 0))
-        return chance_to_reach(trial.forecast, self._target(study), trial.step, last)
+        if not math.isfinite(left) or not trial.seconds:
+            return self.max_steps
+        steps = math.floor(left * len(trial.observations) / trial.seconds)
+        return min(trial.step + max(steps, 0), self.max_steps)
 
-    def _chances(self, study: Study, now: float) -> dict[int, float]:
+    def _chances(self, study: Study, now: float) -> ChanceIndex:
         """The chance of every active trial that has a forecast."""
-        return {
-            trial.number: self._chance(study, trial, now)
-            for state in (TrialState.RUNNING, TrialState.PAUSED)
-            for trial in study.in_state(state).values()
-            if trial.forecast is not None
-        }
 
-    def _queues(self, study: Study, chances: dict[int, float], division: Division) -> Queues:
-        paused = study.in_state(TrialState.PAUSED).values()
+        def chance_of(trial: Trial) -> float:
+            return self._chance(study, trial, now)
+
+        def is_short(trial: Trial) -> bool:
+            return self._last_in_time(study, trial, now) < self.max_steps
+
+        index = study.index(("chances", self), lambda: ChanceIndex(self.boundary))
+        has_deadline = study.goal.deadline_seconds is not None
+        return index.catch_up(
+            study, self._target(study), chance_of, is_short if has_deadline else None
+        )
+
+    def _divide(self, chances: ChanceIndex, places: int) -> Division:
+        ranked = (chance for chance, _ in chances.from_best())
+        return divide_slots(ranked, places, self.slots_per_trial)
+
+    def _queues(self, study: Study, chances: ChanceIndex, division: Division, free: int) -> Queues:
+        """As many of each kind as there are places, in their order."""
+        paused = study.in_state(TrialState.PAUSED)
         waiting = study.in_state(TrialState.WAITING).values()
-        promising = [t for t in paused if division.is_promising(chances.get(t.number, 0.0))]
-        promising.sort(key=lambda trial: (-chances[trial.number], trial.number))
-        chosen = {trial.number for trial in promising}
+        promising: deque[Trial] = deque()
+        for chance, number in chances.from_best():
+            if not division.is_promising(chance):
+                break
+            if number in paused:
+                promising.append(paused[number])
+        others = (
+            trial
+            for number, trial in paused.items()
+            if not division.is_promising(chances.of(number))
+        )
         return Queues(
-            promising=deque(promising),
-            waiting=deque(sorted(waiting, key=by_priority)),
-            opportunistic=deque(trial for trial in paused if trial.number not in chosen),
+            promising=promising,
+            waiting=deque(nsmallest(free, waiting, key=by_priority)),
+            opportunistic=deque(islice(others, free)),
         )
 
     def _member(self, study: Study, trial: Trial, reason: str | None = None) -> Member:

@@ -132,8 +132,9 @@ class Loop:
     def _forecast(self, segment: Segment) -> None:
         if self._predictor is None or segment.done >= len(segment.steps):
             return
-        trial = self._study.trials[segment.number]
-        trial.forecast = self._predictor.predict(trial.observations, last_step=segment.steps[-1])
+        seen = self._study.trials[segment.number].observations
+        forecast = self._predictor.predict(seen, last_step=segment.steps[-1])
+        self._study.foretell(segment.number, forecast)
         self._forecasts += 1
 
     def _go_on(self, segment: Segment) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from hpo_ops.core import Goal, Scheduler, Study, TrialState
-from hpo_ops.schedulers import AshaPromoting, AshaSpeculative, Halving, Hyperband, HyperSched
+from hpo_ops.schedulers import AshaPromoting, AshaSpeculative, Halving, Hyperband, HyperSched, Pop
 
 TRIALS = 24
 
@@ -38,8 +38,8 @@ def happenings(seed: int) -> list[Happening]:
     ]
 
 
-def study_after(seen: Sequence[Happening]) -> Study:
-    study = Study(Goal(trials=TRIALS))
+def study_after(seen: Sequence[Happening], goal: Goal | None = None) -> Study:
+    study = Study(goal or Goal(trials=TRIALS))
     for number in range(TRIALS):
         study.add()
         study.start(number)
@@ -88,3 +88,44 @@ def test_asking_all_along_gives_the_same_as_asking_once(scheduler: Scheduler, se
         ours, theirs = asked.trials[what.trial], fresh.trials[what.trial]
         if ours.observations:
             assert scheduler.on_report(asked, ours, 0.0) == scheduler.on_report(fresh, theirs, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("target", [None, 1.5])
+@pytest.mark.parametrize("deadline", [None, 150.0, 1e6])
+def test_chances_kept_up_are_those_made_anew(
+    seed: int, target: float | None, deadline: float | None
+) -> None:
+    pop = Pop(max_steps=40, boundary=4)
+    goal = Goal(trials=TRIALS + 4, target=target, deadline_seconds=deadline)
+    random = Random(seed)  # noqa: S311
+    asked = study_after((), goal)
+    seen = [what for what in happenings(seed) if what.kind != "decided"]
+    forecasts: list[tuple[int, Level]] = []
+    for count, what in enumerate(seen, start=1):
+        happen(asked, what)
+        if what.kind == "report":
+            forecasts.append((what.trial, Level(random.random(), random.random())))
+            asked.foretell(*forecasts[-1])
+        group = pop.next(asked, TRIALS, float(count))
+        if count % 8:
+            continue
+        fresh = study_after(seen[:count], goal)
+        for number, level in forecasts:
+            fresh.foretell(number, level)
+        assert group == pop.next(fresh, TRIALS, float(count))
+        ours, theirs = asked.trials[what.trial], fresh.trials[what.trial]
+        if ours.observations:
+            assert pop.on_report(asked, ours, float(count)) == pop.on_report(
+                fresh, theirs, float(count)
+            )
+
+
+class Level(NamedTuple):
+    """A forecast that rises to a chance at step 40, less for higher scores."""
+
+    chance: float
+    early: float
+
+    def probability(self, score: float, *, by_step: int) -> float:
+        return self.chance * max(self.early, by_step / 40) / (1 + abs(score))
