@@ -86,46 +86,33 @@ class RunningQuantile:
     (2.5, 2.0, 2.0)
     """
 
-    __slots__ = ("_lower", "_q", "_upper")
+    __slots__ = ("_lower", "_q", "_upper", "below", "count", "value")
 
     def __init__(self, q: float) -> None:
         self._q = q
         self._lower: list[float] = []
         """Negated, so that the greatest is on top."""
         self._upper: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self._lower) + len(self._upper)
+        self.count = 0
+        self.value = math.nan
+        """The quantile, with linear interpolation between neighbours; no number at first."""
+        self.below = math.nan
+        """The number at the quantile, or else the next one below."""
 
     def add(self, number: float) -> None:
-        lower, upper = self._lower, self._upper
-        if int(self._q * (len(lower) + len(upper))) < len(lower):
+        lower, upper, position = self._lower, self._upper, self._q * self.count
+        self.count += 1
+        if int(position) < len(lower):
             heappush(upper, -heappushpop(lower, -number))
         else:
             heappush(lower, -heappushpop(upper, number))
-
-    @property
-    def below(self) -> float:
-        """The number at the quantile, or else the next one below."""
-        return -self._lower[0]
-
-    @property
-    def value(self) -> float:
-        """The quantile, with linear interpolation between neighbours.
-
-        Raises:
-            ValueError: There are no numbers.
-        """
-        lower, upper = self._lower, self._upper
-        if not lower:
-            raise ValueError("a quantile of no numbers does not exist")
-        position = self._q * (len(lower) + len(upper) - 1)
-        return _between(-lower[0], upper[0] if upper else math.inf, position)
+        self.below = below = -lower[0]
+        self.value = _between(below, upper[0], position) if upper else below
 
     def without(self, number: float) -> float:
         """The quantile of all but one such number, which is among them and not the only one."""
         lower, upper = self._lower, self._upper
-        position = self._q * (len(lower) + len(upper) - 2)
+        position = self._q * (self.count - 2)
         if int(position) == len(lower) - 1:
             first, second, third = -lower[0], *_least_two(upper)
         else:

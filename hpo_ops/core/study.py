@@ -222,7 +222,6 @@ class Study:
     def start(
         self,
         number: int,
-        *,
         width: Fraction = ONE_UNIT,
         units: tuple[int, ...] = (),
         group: int = 0,
@@ -265,7 +264,7 @@ class Study:
         before = trial.step if seen else -1
         if step <= before:
             return False
-        if math.isnan(value):
+        if value != value:  # no number, in less time than math.isnan takes
             score = -math.inf
         else:  # as `to_score` has it; a call costs more than that, and every report asks
             score = value if self.goal.direction is MAXIMIZE else -value

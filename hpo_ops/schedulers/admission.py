@@ -43,7 +43,7 @@ class PaceIndex:
             if steps > 0:
                 self._seconds.add(last.unit_seconds / steps)
         self._new.clear()
-        return self._seconds.value if len(self._seconds) else None
+        return self._seconds.value if self._seconds.count else None
 
     def reported(self, trial: Trial, before: int) -> None:
         self._new.append((trial.observations[-1], before))

@@ -82,7 +82,7 @@ class AshaPromoting:
         if not crossed:
             return no_rung(step)
         rung, score = crossed[-1], trial.observations[-1].score
-        ranking = rung_index(study, rungs).scores()[rung]
+        ranking = rung_index(study, rungs).brackets[0].scores[rung]
         rank, count = ranking.better_than(score) + 1, len(ranking)
         top = count // self.eta
         reason = f"rank {rank} of {count} at step {rung}, top {top} go on"
@@ -95,9 +95,9 @@ class AshaPromoting:
         return self.max_steps
 
     def _promotable(self, index: RungIndex[Ranking]) -> Iterator[tuple[int, Trial]]:
-        rankings = index.scores()
-        for rung, line in index.paused().items():
-            ranking = rankings[rung]
+        bracket = index.brackets[0]
+        for rung, line in bracket.lines.items():
+            ranking = bracket.scores[rung]
             top = len(ranking) // self.eta
             if not ranking.is_among_best(line.top, top):
                 continue  # as is usual
@@ -113,7 +113,7 @@ class AshaPromoting:
             if study.in_state(TrialState.PAUSED):
                 return TrialGroup((), "no paused trial is among the best of its rung")
             return group
-        for line in index.paused().values():
+        for line in index.brackets[0].lines.values():
             for _, trial in line:
                 reason = f"trial {trial.number} is the best that waits and none is whole"
                 member = resume(trial, self.until_step(study, trial.step), reason)

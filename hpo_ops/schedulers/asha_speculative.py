@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,7 +83,7 @@ class AshaSpeculative:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
-    def interrupted(self, study: Study) -> list[Trial]:
+    def interrupted(self, study: Study) -> Sequence[Trial]:
         """Trials between two rungs that lost their place, rather than were paused there."""
         return self._cuts(study).interrupted()
 

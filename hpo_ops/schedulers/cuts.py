@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import lt
 from typing import NamedTuple
 
@@ -41,7 +41,8 @@ class CutIndex:
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
         self.rungs = RungIndex((rungs,), lambda _: 0, lambda: RunningQuantile(quantile))
-        self._scores = self.rungs.scores()
+        self._scores = self.rungs.brackets[0].scores
+        self._lines = tuple(self.rungs.brackets[0].lines.items())
         self._judged = tuple(rung for rung in rungs if rung < max_steps)
         self._cuts = dict.fromkeys(rungs, -math.inf)
         """The cut of each rung; below every score while it has less than two."""
@@ -75,12 +76,12 @@ class CutIndex:
                 if newest != number:
                     cut = self._cut_without(rung, score)
             if score < cut:
-                return Shortfall(rung, score, cut, len(self._scores[rung]), is_arriving)
+                return Shortfall(rung, score, cut, self._scores[rung].count, is_arriving)
         return None
 
     def waiting(self) -> Iterator[Trial]:
         """Of each rung, the top one first, the paused trials, best first, until one is below."""
-        for rung, line in self.rungs.paused().items():
+        for rung, line in self._lines:
             if line.top < self._sure[rung]:
                 continue  # as is usual
             for _, trial in line:
@@ -91,7 +92,7 @@ class CutIndex:
     def _is_below(self, trial: Trial) -> bool:
         """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
         missed = self._missed.get(trial.number)
-        if missed is not None and missed.among == len(self._scores[missed.rung]):
+        if missed is not None and missed.among == self._scores[missed.rung].count:
             return True
         missed = self.shortfall(trial)
         if missed is None:
@@ -99,10 +100,10 @@ class CutIndex:
         self._missed[trial.number] = missed
         return True
 
-    def interrupted(self) -> list[Trial]:
+    def interrupted(self) -> Sequence[Trial]:
         """Trials that are paused between two rungs and are above every cut."""
         if not self.rungs.interrupted:
-            return []
+            return ()
         for rung in self._changed:
             below, cut = self._below[rung], self._cuts[rung]
             while below and below[-1][0] >= cut:
@@ -130,10 +131,10 @@ class CutIndex:
             for rung in self.rungs.arrive(trial, climb):
                 self._newest[rung] = (number, self._cuts[rung])
                 scores = self._scores[rung]
-                if (count := len(scores)) > 1:
+                if scores.count > 1:
                     self._cuts[rung] = scores.value
                     self._changed.add(rung)
-                if count > 2 and rung in self._judged:
+                if scores.count > 2 and rung in self._judged:
                     self._sure[rung] = scores.below
         if number in self._missed:
             self._forget(trial)
@@ -151,7 +152,7 @@ class CutIndex:
 
     def _cut_without(self, rung: int, score: float) -> float:
         scores = self._scores[rung]
-        return scores.without(score) if len(scores) > 2 else -math.inf
+        return scores.without(score) if scores.count > 2 else -math.inf
 
     def _forget(self, trial: Trial) -> None:
         self._above.pop(trial.number, None)

@@ -108,7 +108,7 @@ class Hyperband:
         index = study.index(
             ("hyperband", self), lambda: RungIndex(self.brackets, self.bracket_of, Ranking)
         )
-        ranking = index.scores(bracket)[rung]
+        ranking = index.brackets[bracket].scores[rung]
         count = len(ranking)
         place = f"at step {rung} of bracket {bracket}"
         if count < 3:

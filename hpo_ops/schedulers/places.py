@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from heapq import nsmallest
 from itertools import chain
 
@@ -58,18 +59,23 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
     new, unstarted = free - resumed, study.unstarted
     if new > unstarted:
         new = unstarted
-    fresh = [
-        Member(f"{goal.name_of(number + i)} is new and a place is free", None, until_step)
-        for i in range(new)
-    ]
-    return TrialGroup((*members, *fresh), group_reason(study, resumed, len(fresh), free))
+    group = [*members]
+    for fresh in range(number, number + new):
+        name = f"trial {fresh}" if goal.folds == 1 else goal.name_of(fresh)
+        group.append(Member(f"{name} is new and a place is free", None, until_step))
+    return TrialGroup(tuple(group), group_reason(study, resumed, max(new, 0), free))
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
     """What a group holds, and why it is not larger."""
+    if resumed + new == free:  # as is usual
+        return _full_reason(resumed, new, free)
+    started = f"all {study.goal.by_trial().trials} trials have been started"
     if resumed + new == 0:
-        return f"all {study.goal.by_trial().trials} trials have been started and none waits"
-    text = f"{resumed} resumed and {new} new on {free} free places"
-    if resumed + new < free:
-        text += f"; all {study.goal.by_trial().trials} trials have been started"
-    return text
+        return f"{started} and none waits"
+    return f"{_full_reason(resumed, new, free)}; {started}"
+
+
+@lru_cache(maxsize=1024)
+def _full_reason(resumed: int, new: int, free: int) -> str:
+    return f"{resumed} resumed and {new} new on {free} free places"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
@@ -77,14 +75,12 @@ class Line:
         """Scores, negated, and numbers."""
         self._entries: dict[int, tuple[tuple[float, int], Trial]] = {}
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def add(self, score: float, trial: Trial) -> None:
         entry = (-score, trial.number)
         self._entries[trial.number] = entry, trial
         heappush(self._heap, entry)
-        self.top = max(self.top, score)
+        if score > self.top:
+            self.top = score
 
     def remove(self, number: int) -> None:
         """Takes a trial out that waits here."""
@@ -111,21 +107,6 @@ class Line:
         return known is not None and known[0] is entry
 
 
-@dataclass(slots=True)
-class Climb:
-    """How far up its rungs a trial is.
-
-    Attributes:
-        ahead: The first rung that it has not reached; endless after the last.
-        scores: The scores that it first had at or after the rungs that it passed, in order.
-        arriving: The rungs that its last report was the first to reach or pass.
-    """
-
-    ahead: float = 0.0
-    scores: list[float] = field(default_factory=list)
-    arriving: tuple[int, ...] = ()
-
-
 class Scores(Protocol):
     """What is kept of the scores at a rung."""
 
@@ -133,6 +114,44 @@ class Scores(Protocol):
 
 
 AnyScores = TypeVar("AnyScores", bound=Scores)
+
+
+class Bracket(Generic[AnyScores]):
+    """Rungs, the scores at each, and who is paused there."""
+
+    def __init__(self, rungs: tuple[int, ...], make_scores: Callable[[], AnyScores]) -> None:
+        self.rungs = rungs
+        self.scores = {rung: make_scores() for rung in rungs}
+        """The scores that trials first had at or after each rung."""
+        self.lines = {rung: Line() for rung in reversed(rungs)}
+        """The trials that wait at each rung, the top one first."""
+
+
+class Climb(Generic[AnyScores]):
+    """How far up the rungs of its bracket a trial is."""
+
+    __slots__ = ("ahead", "arriving", "bracket", "scores")
+
+    def __init__(self, bracket: Bracket[AnyScores]) -> None:
+        self.bracket = bracket
+        self.ahead: float = bracket.rungs[0]
+        """The first rung that it has not reached; endless after the last."""
+        self.scores: list[float] = []
+        """The scores that it first had at or after the rungs that it passed, in order."""
+        self.arriving: tuple[int, ...] = ()
+        """The rungs that its last report was the first to reach or pass."""
+
+
+class Climbs(dict[int, Climb[AnyScores]]):
+    """How far each trial is, by number; one that nobody has heard of is below its first rung."""
+
+    def __init__(self, bracket_of: Callable[[int], Bracket[AnyScores]]) -> None:
+        super().__init__()
+        self._bracket_of = bracket_of
+
+    def __missing__(self, number: int) -> Climb[AnyScores]:
+        climb = self[number] = Climb(self._bracket_of(number))
+        return climb
 
 
 class RungIndex(Generic[AnyScores]):
@@ -148,29 +167,18 @@ class RungIndex(Generic[AnyScores]):
         bracket_of: Callable[[int], int],
         make_scores: Callable[[], AnyScores],
     ) -> None:
-        self._brackets = brackets
-        self._bracket_of = bracket_of
-        self._scores = [{rung: make_scores() for rung in rungs} for rungs in brackets]
-        self.climbs: dict[int, Climb] = defaultdict(Climb)
-        """How far each trial is, by number."""
-        self._paused = [{rung: Line() for rung in reversed(rungs)} for rungs in brackets]
+        made = [Bracket(rungs, make_scores) for rungs in brackets]
+        self.brackets: Sequence[Bracket[AnyScores]] = made
+        self.climbs: dict[int, Climb[AnyScores]] = Climbs(lambda number: made[bracket_of(number)])
         self.interrupted: dict[int, Trial] = {}
         """Trials that are paused between two rungs, by number."""
         self._waits: dict[int, Line] = {}
-
-    def scores(self, bracket: int = 0) -> Mapping[int, AnyScores]:
-        """The scores that trials of a bracket first had at or after each rung."""
-        return self._scores[bracket]
 
     def crossed(self, trial: Trial) -> tuple[int, ...]:
         """The rungs that the trial reached last: see ``crossed_rungs``."""
         if trial.decided_step is None:
             return self.climbs[trial.number].arriving
-        return crossed_rungs(trial, self._brackets[self._bracket_of(trial.number)])
-
-    def paused(self, bracket: int = 0) -> Mapping[int, Line]:
-        """The trials that wait at each rung, the top one first."""
-        return self._paused[bracket]
+        return crossed_rungs(trial, self.climbs[trial.number].bracket.rungs)
 
     def reported(self, trial: Trial, before: int) -> None:
         climb = self.climbs[trial.number]
@@ -179,16 +187,16 @@ class RungIndex(Generic[AnyScores]):
         else:
             self.arrive(trial, climb)
 
-    def arrive(self, trial: Trial, climb: Climb) -> tuple[int, ...]:
+    def arrive(self, trial: Trial, climb: Climb[AnyScores]) -> tuple[int, ...]:
         """Takes in a report that reaches or passes rungs: those that it is the first to."""
-        step, score = trial.step, trial.observations[-1].score
-        bracket = self._bracket_of(trial.number)
-        rungs, kept, scores = self._brackets[bracket], self._scores[bracket], climb.scores
+        step, score, scores = trial.step, trial.observations[-1].score, climb.scores
+        bracket = climb.bracket
+        rungs = bracket.rungs
         reached = bisect_right(rungs, step)
         climb.arriving = arriving = rungs[len(scores) : reached]
         climb.ahead = rungs[reached] if reached < len(rungs) else math.inf
         for rung in arriving:
-            kept[rung].add(score)
+            bracket.scores[rung].add(score)
             scores.append(score)
         return arriving
 
@@ -203,12 +211,13 @@ class RungIndex(Generic[AnyScores]):
             if not crossed:
                 self.interrupted[number] = trial
                 return
-            rung, bracket, climb = crossed[-1], self._bracket_of(number), self.climbs[number]
+            rung, climb = crossed[-1], self.climbs[number]
+            bracket = climb.bracket
             if crossed is climb.arriving:  # as is usual
                 score = climb.scores[-1]
             else:
-                score = climb.scores[self._brackets[bracket].index(rung)]
-            self._waits[number] = line = self._paused[bracket][rung]
+                score = climb.scores[bracket.rungs.index(rung)]
+            self._waits[number] = line = bracket.lines[rung]
             line.add(score, trial)
 
 

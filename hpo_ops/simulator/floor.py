@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappush
 
@@ -13,7 +13,7 @@ from hpo_ops.core import Allocator, Member, Study, TrialGroup, TrialState
 from hpo_ops.core.trial import NO_UNIT, ONE_UNIT
 from hpo_ops.simulator.agenda import REPORT, Agenda
 from hpo_ops.simulator.cluster import Cluster
-from hpo_ops.simulator.replay import Interval
+from hpo_ops.simulator.replay import Interval, as_interval
 from hpo_ops.simulator.traces import TrialTrace
 
 LogLine = tuple[float, str, int | None, int, str]
@@ -34,13 +34,14 @@ class Segment:
     until: int
     whole: int
     member: Member
-    width: Fraction = ONE_UNIT
-    speed: float = 1.0
-    duration: float = 0.0
-    units: tuple[int, ...] = ()
-    started: float = 0.0
-    from_step: int = 0
-    version: int = 0
+    # What follows is set when it starts.
+    width: Fraction = field(init=False)
+    speed: float = field(init=False)
+    duration: float = field(init=False)
+    units: tuple[int, ...] = field(init=False)
+    started: float = field(init=False)
+    from_step: int = field(init=False)
+    version: int = field(init=False)
 
     @property
     def step(self) -> int:
@@ -115,21 +116,15 @@ class Floor:
 
     def close(self, segment: Segment, now: float) -> int:
         """The segment ends; the last step that it reported."""
-        number, started, step = segment.number, segment.started, segment.step
+        number, started, done = segment.number, segment.started, segment.done
+        step = segment.steps[done - 1] if done else 0
         del self.running[number]
         if self._allocator is not None:
             self._held -= segment.width
-        self.intervals.append(
-            Interval(
-                number,
-                started if started < now else now,
-                now,
-                segment.width,
-                segment.units,
-                segment.from_step,
-                step,
-            )
-        )
+        if started > now:
+            started = now
+        held = (number, started, now, segment.width, segment.units, segment.from_step, step)
+        self.intervals.append(as_interval(held))
         return step
 
     def lose(self, number: int, reason: str, now: float) -> None:
@@ -168,13 +163,14 @@ class Floor:
     ) -> None:
         number, cluster = segment.number, self._cluster
         member = segment.member
-        trial = self._study.start(number, width=width, units=units, group=member.group)
+        trial = self._study.start(number, width, units, member.group)
         startup = cluster.start_seconds if trial.segments == 1 else cluster.resume_seconds
         trial.startup_seconds = startup
         segment.width, segment.units = width, units
         segment.speed = 1.0 if width is ONE_UNIT else cluster.speed(width)
         segment.started = started = now + cluster.turnover_seconds if now else now
-        segment.from_step = from_step = segment.step
+        done = segment.done
+        segment.from_step = from_step = segment.steps[done - 1] if done else 0
         self._versions = segment.version = self._versions + 1
         self.running[number] = segment
         if self._allocator is not None:

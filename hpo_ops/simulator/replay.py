@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,6 +33,11 @@ class Interval(NamedTuple):
     units: tuple[int, ...]
     from_step: int
     to_step: int
+
+
+as_interval: Callable[[tuple[int, float, float, Fraction, tuple[int, ...], int, int]], Interval]
+as_interval = partial(tuple.__new__, Interval)
+"""Makes one of its fields in half the time that a call of the class takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
