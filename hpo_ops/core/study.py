@@ -16,6 +16,7 @@ from hpo_ops.core.trial import (
     NO_UNIT,
     ONE_UNIT,
     RUNNING,
+    WAITING,
     Forecast,
     Trial,
     TrialState,
@@ -197,19 +198,20 @@ class Study:
 
     def add(self, params: Mapping[str, ParamValue] | None = None) -> Trial:
         """Adds the next trial, waiting."""
-        trial = Trial(len(self.trials), params or {})
+        number = len(self.trials)
+        trial = Trial(number, params or {})
         self.trials.append(trial)
-        self._by_state[trial.state][trial.number] = trial
+        self._by_state[WAITING][number] = trial
         return trial
 
     def move(self, number: int, state: TrialState, *, decided_step: int | None = None) -> Trial:
         """Puts a trial into a state."""
-        trial = self.trials[number]
+        trial, by_state = self.trials[number], self._by_state
         before = trial.state
-        del self._by_state[before][number]
+        del by_state[before][number]
         trial.state = state
         trial.decided_step = decided_step
-        self._by_state[state][number] = trial
+        by_state[state][number] = trial
         if state is not RUNNING:
             trial.width = NO_UNIT
             trial.units = ()

@@ -11,6 +11,7 @@ from itertools import chain
 from hpo_ops.core import Decision, Member, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decision import CONTINUE, PAUSE
 from hpo_ops.core.options import check_at_least
+from hpo_ops.core.trial import WAITING
 from hpo_ops.schedulers.places import add_new, by_priority, resume
 from hpo_ops.schedulers.rungs import (
     RungIndex,
@@ -125,8 +126,8 @@ def resume_interrupted(
     study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
     """Places for trials that were interrupted between rungs, and for those that never ran."""
-    waiting = study.in_state(TrialState.WAITING).values()
+    waiting = study.in_state(WAITING)
     if not interrupted and not waiting:
         return []
-    first = nsmallest(free, chain(interrupted, waiting), key=by_priority)
+    first = nsmallest(free, chain(interrupted, waiting.values()), key=by_priority)
     return [resume(trial, until_step(study, trial.step)) for trial in first]

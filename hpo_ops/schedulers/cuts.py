@@ -52,7 +52,7 @@ class CutIndex:
         self._sure = dict.fromkeys(rungs, -math.inf)
         """Who is below this is below the cut of the rung, with and without its own score."""
         self._changed: set[int] = set()
-        """Rungs whose cut is another one since the interrupted trials were last looked at."""
+        """Rungs whose cut is another one since the trials in `_below` were last looked at."""
         self._missed: dict[int, Shortfall] = {}
         """The cut that a paused trial was below when it was last looked at, by number."""
         self._above: dict[int, Trial] = {}
@@ -102,8 +102,8 @@ class CutIndex:
 
     def interrupted(self) -> Sequence[Trial]:
         """Trials that are paused between two rungs and are above every cut."""
-        if not self.rungs.interrupted:
-            return ()
+        if not self._above and not self._changed:
+            return ()  # as is usual
         for rung in self._changed:
             below, cut = self._below[rung], self._cuts[rung]
             while below and below[-1][0] >= cut:
@@ -112,7 +112,7 @@ class CutIndex:
                 self._above[number] = self.rungs.interrupted[number]
         self._changed.clear()
         found = []
-        for trial in list(self._above.values()):
+        for trial in tuple(self._above.values()):
             missed = self.shortfall(trial)
             if missed is None:
                 found.append(trial)
@@ -133,7 +133,8 @@ class CutIndex:
                 scores = self._scores[rung]
                 if scores.count > 1:
                     self._cuts[rung] = scores.value
-                    self._changed.add(rung)
+                    if self._below[rung]:
+                        self._changed.add(rung)
                 if scores.count > 2 and rung in self._judged:
                     self._sure[rung] = scores.below
         if number in self._missed:

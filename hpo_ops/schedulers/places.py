@@ -7,7 +7,8 @@ from functools import lru_cache
 from heapq import nsmallest
 from itertools import chain
 
-from hpo_ops.core import Member, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Member, Study, Trial, TrialGroup
+from hpo_ops.core.trial import PAUSED, WAITING
 
 UntilStep = Callable[[int], int | None]
 """From the step that a trial is at to the last step of its next segment."""
@@ -15,7 +16,7 @@ UntilStep = Callable[[int], int | None]
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
     """The first paused and waiting trials by label, then by number, at most so many."""
-    paused, fresh = study.in_state(TrialState.PAUSED), study.in_state(TrialState.WAITING)
+    paused, fresh = study.in_state(PAUSED), study.in_state(WAITING)
     if not paused and not fresh:
         return []
     waiting: Iterable[Trial] = chain(paused.values(), fresh.values())
@@ -31,19 +32,17 @@ def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
     """A group of paused and waiting trials, then of new ones, as many as are free."""
     if free <= 0:
         return TrialGroup((), "no place is free")
-    members = [
-        resume(
-            trial, until_step(trial.step), resume_reason(trial, study.goal.name_of(trial.number))
-        )
-        for trial in waiting_trials(study, free)
-    ]
+    members = []
+    for trial in waiting_trials(study, free):
+        reason = resume_reason(trial, study.goal.name_of(trial.number))
+        members.append(resume(trial, until_step(trial.step), reason))
     return add_new(study, members, free, until_step(0))
 
 
 def resume_reason(trial: Trial, name: str | None = None) -> str:
     """Why a paused or waiting trial runs now: a place is free and it is first in line."""
     name = name or f"trial {trial.number}"
-    if trial.state is TrialState.WAITING:
+    if trial.state is WAITING:
         return f"{name} waits for its first segment"
     return f"{name} goes on from step {trial.step}"
 
