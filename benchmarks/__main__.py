@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NOT_BENCHMARKS = ("__init__", "__main__", "lab")
+NOT_BENCHMARKS = ("__init__", "__main__", "lab", "trained")
 PLATFORM = ("overhead", "flows", "ledger")
 """What is run without a name; the benchmarks of policies take data, and hours."""
 

@@ -1,27 +1,26 @@
 """Learning-curve predictors side by side: seconds a curve, and how often intervals are right.
 
-Run ``python benchmarks/curves.py``. The priors of the two quick ensembles were chosen on other
+Run ``python -m benchmarks curves``. The priors of the two quick ensembles were chosen on other
 curves than these: on the first four studies of LCBench and synthetic curves of another seed, those
-of ``wandering`` also on networks trained on the digits and Friedman data. Here are the last four
-studies of LCBench, where ``--data`` is a file, synthetic curves of this seed, and networks that
-scikit-learn trains on other data, where it is installed. A loss is forecast as an agent does it:
-as its negative.
+of ``wandering`` also on ``DEVELOPMENT`` of benchmarks/trained.py (``--development`` shows them).
+Here are the last four studies of LCBench, where ``--data`` is a file, synthetic curves of this
+seed, and ``TEST`` of benchmarks/trained.py: learners that scikit-learn trains on other data, where
+it is installed. A loss is forecast as an agent does it: as its negative.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import importlib
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.trained import DEVELOPMENT, TEST, trained
 from hpo_ops.core import Observation
 from hpo_ops.curves import CurvePredictor, McmcEnsemble, ProjectedEnsemble, WanderingEnsemble
 from hpo_ops.curves.forecast import LEVELS
@@ -81,65 +80,6 @@ def synthetic(count: int, seed: int = 20260) -> list[list[float]]:
         ][i % 4]
         noise = random.normal(0, random.choice([0.002, 0.005, 0.01, 0.02]), LAST)
         curves.append(list(map(float, top - (top - start) * to_go + noise)))
-    return curves
-
-
-TASKS: dict[str, str] = {"breast cancer": "accuracy", "noisy": "accuracy", "diabetes": "loss"}
-"""Data that networks are trained on, and what is reported."""
-
-
-def trained(task: str, count: int, seed: int = 20261) -> list[list[float]]:
-    """Curves of small networks with random hyperparameters, on data that come with scikit-learn.
-
-    One that diverges is left out.
-
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
-    """
-    data: Any = importlib.import_module("sklearn.datasets")
-    networks: Any = importlib.import_module("sklearn.neural_network")
-    is_loss = TASKS[task] == "loss"
-    if task == "breast cancer":
-        inputs, answers = data.load_breast_cancer(return_X_y=True)
-    elif task == "diabetes":
-        inputs, answers = data.load_diabetes(return_X_y=True)
-        answers = (answers - answers.mean()) / answers.std()
-    else:
-        inputs, answers = data.make_classification(
-            800, 20, n_informative=8, n_classes=4, flip_y=0.15, random_state=5
-        )
-    inputs = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
-    random = np.random.default_rng(seed)
-    curves: list[list[float]] = []
-    while len(curves) < count:
-        order = random.permutation(len(inputs))
-        cut = min(300, len(inputs) * 6 // 10)
-        train, valid = order[:cut], order[cut:]
-        solver = str(random.choice(["adam", "sgd"]))
-        fastest, slowest = (-1.5, -4.0) if solver == "adam" else (-0.7, -3.0)
-        network = (networks.MLPRegressor if is_loss else networks.MLPClassifier)(
-            hidden_layer_sizes=(int(2 ** random.uniform(3, 7)),) * int(random.integers(1, 3)),
-            solver=solver,
-            learning_rate_init=10 ** random.uniform(slowest, fastest),
-            batch_size=int(2 ** random.integers(5, 8)),
-            alpha=10 ** random.uniform(-6, -1),
-            momentum=random.uniform(0, 0.95),
-            random_state=int(random.integers(2**31)),
-        )
-        known = {} if is_loss else {"classes": np.unique(answers)}
-        curve = []
-        try:
-            for _ in range(LAST):
-                network.partial_fit(inputs[train], answers[train], **known)
-                found = network.predict(inputs[valid])
-                curve.append(
-                    -float(np.mean((found - answers[valid]) ** 2))
-                    if is_loss
-                    else float(np.mean(found == answers[valid]))
-                )
-        except ValueError:
-            continue
-        curves.append(curve)
     return curves
 
 
@@ -212,14 +152,24 @@ def main() -> None:
     parser.add_argument(
         "--predictors", default="projected,wandering,mcmc", help="first words of names"
     )
+    parser.add_argument(
+        "--development", action="store_true", help="trained learners to choose by, and no others"
+    )
     options = parser.parse_args()
-    sets = {"synthetic": synthetic(options.curves)}
-    if options.data.is_file():
+    tasks, seed, stride = (DEVELOPMENT, 4100, 1) if options.development else (TEST, 20261, 0)
+    sets = {} if options.development else {"synthetic": synthetic(options.curves)}
+    if options.development:
+        print("development sets")
+    elif options.data.is_file():
         sets["lcbench"] = lcbench(options.data, options.curves // 4)
     else:
         print(f"absent: LCBench, {options.data} is no file")
     try:
-        sets |= {task: trained(task, options.trained) for task in TASKS if options.trained}
+        sets |= {
+            name: trained(task, options.trained, seed=seed + stride * i)
+            for i, (name, task) in enumerate(tasks.items())
+            if options.trained
+        }
     except ModuleNotFoundError as error:
         print(f"absent: trained networks, {error.name} is not installed")
     chosen = options.predictors.split(",")
@@ -239,9 +189,9 @@ def main() -> None:
             continue
         for label, curves in sets.items():
             is_slow = name.startswith("mcmc")
-            stride = max(1, len(curves) // options.mcmc_curves) if is_slow else 1
+            each = max(1, len(curves) // options.mcmc_curves) if is_slow else 1
             for seen in SEEN:
-                row = measure(name, predictor, label, curves[::stride], seen)
+                row = measure(name, predictor, label, curves[::each], seen)
                 print(
                     f"{row.predictor} | {row.curves} | {row.seen} | {row.fits} | {row.failed} | "
                     f"{row.cpu_seconds:.4f} | {row.coverage:.2f} | {row.below:.2f} | "

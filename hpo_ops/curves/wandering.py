@@ -24,6 +24,10 @@ RATES = 32
 NOISES = np.geomspace(2e-3, 0.5, 6)
 TIMES = np.array([1 / 3, 1.0, 3.0])
 """A scale that is not known is taken to be each of so many times its usual value."""
+FEWEST = 4
+"""Newest points that tell the noise, at least."""
+USUAL_NOISE, MOST_NOISE = 0.1, 4.0
+"""Noise, in units of the range, that counts as 1; and the most that it counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,10 @@ class WanderingEnsemble:
     points count more, as they do in the paper.
 
     Scales that are learned from few points are uncertain themselves, so that the tails are those
-    of Student's t, with a degree of freedom for every ``tails`` points.
+    of Student's t, with a degree of freedom for every ``tails`` points. A curve that has hardly
+    risen out of its noise does not tell how far it will rise, since its range is no measure of
+    that: above the median the forecast widens by ``doubt``, with the noise in units of the range,
+    and with the steps to come.
 
     Priors, in units of the range of the observed scores: the last score is normal around ``gain``
     times ``spread`` above the newest one, with ``spread``; the first is normal around the first
@@ -61,6 +68,8 @@ class WanderingEnsemble:
         bend: Scale of the integral of a walk: by how much its slope wanders.
         smoothness: Probability that the deviation is an integral.
         tails: See above.
+        doubt: See above; that of a curve whose noise is a tenth of its range, with as many steps
+            to come as were seen.
     """
 
     seed: int = 0
@@ -72,12 +81,14 @@ class WanderingEnsemble:
     bend: float = 0.2
     smoothness: float = 0.15
     tails: float = 2.0
+    doubt: float = 0.8
 
     def __post_init__(self) -> None:
         check_at_least("samples", self.samples, 100)
         check_at_least("min_points", self.min_points, 3)
         for name in ("spread", "wander", "bend", "tails"):
             check_at_least(name, getattr(self, name), 1e-3)
+        check_at_least("doubt", self.doubt, 0.0)
         check_between("smoothness", self.smoothness, 0.01, 0.99)
 
     def predict(
@@ -91,12 +102,21 @@ class WanderingEnsemble:
         if sheet is None:
             return None
         samples = self._sample(sheet, self._deviations(np.log(sheet.times)))
-        random = np.random.default_rng((self.seed, len(steps), 1))
-        freedom = len(steps) / self.tails
+        ahead = (last_step - steps[-1]) / (steps[-1] - steps[0])
+        noise = min(noise_share(steps, scores) / USUAL_NOISE, MOST_NOISE)
+        doubt = self.doubt * noise**1.5 * float(ahead) ** 0.3
+        stretched = self._stretch(samples, len(steps), doubt)
+        return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
+
+    def _stretch(self, samples: Array, count: int, doubt: float) -> Array:
+        """Samples with longer tails, at each step about their median."""
+        random = np.random.default_rng((self.seed, count, 1))
+        freedom = count / self.tails
         stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
         middle = np.median(samples, axis=0)
-        stretched = middle + stretch * (samples - middle)
-        return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
+        off = stretch * (samples - middle)
+        result: Array = middle + np.where(off > 0, 1 + doubt, 1.0) * off
+        return result
 
     def _deviations(self, clock: Array) -> Deviations:
         """Every kind and scale of the deviation with every level of noise."""
@@ -179,6 +199,16 @@ class WanderingEnsemble:
             root_cross=root_cross,
             root_first=np.sqrt(rest),
         )
+
+
+def noise_share(steps: Array, scores: Array) -> float:
+    """How far the newest half of the scores lies off a line, in units of the range of all."""
+    count = max(FEWEST, len(scores) // 2)
+    x, y = steps[-count:], scores[-count:]
+    x, y = x - x.mean(), y - y.mean()
+    off = y - x * (x @ y) / (x @ x)
+    scale = max(float(np.ptp(scores)), 1e-12)
+    return float(np.sqrt(off @ off / max(len(y) - 2, 1))) / scale
 
 
 @dataclass(frozen=True, kw_only=True)

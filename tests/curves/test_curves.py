@@ -205,6 +205,24 @@ def test_a_curve_that_wanders_gets_a_wider_interval() -> None:
     assert widths[1] > 3 * widths[0]
 
 
+def test_a_curve_hardly_out_of_its_noise_may_rise_far() -> None:
+    random = np.random.default_rng(5)
+    noisy = curve([0.2 + 0.002 * s + float(random.normal(0, 0.01)) for s in range(1, 11)])
+    clear = rising(count=10)
+    lifts = []
+    for values in (noisy, clear):
+        plain = WanderingEnsemble(doubt=0.0).predict(values, last_step=60)
+        wide = WanderingEnsemble().predict(values, last_step=60)
+        assert plain is not None
+        assert wide is not None
+        assert wide.median(60) == pytest.approx(plain.median(60), abs=1e-3)
+        (low, high), (wide_low, wide_high) = plain.interval(60), wide.interval(60)
+        assert wide_low == pytest.approx(low, abs=1e-3)
+        lifts.append((wide_high - wide.median(60)) / (high - plain.median(60)))
+    assert lifts[0] > 1.5
+    assert 1 <= lifts[1] < 1.2
+
+
 def test_a_curve_that_falls_again_is_not_forecast_to_rise() -> None:
     values = [0.8 - 0.7 * math.exp(-0.3 * s) - 0.004 * max(s - 15, 0) for s in range(1, 31)]
     forecast = WanderingEnsemble().predict(curve(values), last_step=60)
