@@ -102,12 +102,16 @@ class RunningQuantile:
     def add(self, number: float) -> None:
         lower, upper, position = self._lower, self._upper, self._q * self.count
         self.count += 1
-        if int(position) < len(lower):
+        low = int(position)
+        if low < len(lower):
             heappush(upper, -heappushpop(lower, -number))
         else:
             heappush(lower, -heappushpop(upper, number))
         self.below = below = -lower[0]
-        self.value = _between(below, upper[0], position) if upper else below
+        if position > low and below > -math.inf:  # as `_between` has it, which is a call more
+            self.value = below + (position - low) * (upper[0] - below)
+        else:
+            self.value = below
 
     def without(self, number: float) -> float:
         """The quantile of all but one such number, which is among them and not the only one."""

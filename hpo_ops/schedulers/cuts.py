@@ -41,6 +41,7 @@ class CutIndex:
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
         self.rungs = RungIndex((rungs,), lambda _: 0, lambda: RunningQuantile(quantile))
+        self._climbs = self.rungs.climbs
         self._scores = self.rungs.brackets[0].scores
         self._lines = tuple(self.rungs.brackets[0].lines.items())
         self._judged = tuple(rung for rung in rungs if rung < max_steps)
@@ -63,7 +64,7 @@ class CutIndex:
     def shortfall(self, trial: Trial) -> Shortfall | None:
         """The first cut that the trial is below; None where it is above every cut."""
         number = trial.number
-        climb = self.rungs.climbs[number]
+        climb = self._climbs[number]
         scores, arriving = climb.scores, climb.arriving
         if trial.decided_step is not None:
             arriving = self.rungs.crossed(trial)
@@ -124,7 +125,7 @@ class CutIndex:
 
     def reported(self, trial: Trial, before: int) -> None:
         number = trial.number
-        climb = self.rungs.climbs[number]
+        climb = self._climbs[number]
         if trial.step < climb.ahead:
             climb.arriving = ()
         else:

@@ -181,9 +181,10 @@ class Loop:
             raise ValueError("the scheduler copies trials, but a trace does not hold copies")
         number, study, traces = member.trial, self._study, self._traces.trials
         if number is None:
-            number = len(study.trials)
+            number, from_step = len(study.trials), 0
             study.add(traces[number].params)
-        from_step = study.trials[number].checkpoint_step
+        else:
+            from_step = study.trials[number].checkpoint_step
         segment = make_segment(
             number, traces[number], member, from_step, self._scheduler.max_steps
         )

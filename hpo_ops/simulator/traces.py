@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from random import Random
 from typing import NamedTuple
@@ -127,7 +127,7 @@ class TrialTrace:
                 "but must have as many of both"
             )
 
-    @property
+    @cached_property
     def at_steps(self) -> Sequence[int]:
         """The step of each value."""
         return self.steps or _first_steps(len(self.values))
