@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpo_ops.protocol import Action, ParamValue
 
@@ -123,8 +123,7 @@ class Capacity:
             raise ValueError(f"max_width is {self.max_width}, but must be 1 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a trial runs: its width and the units it is on."""
 
     width: Fraction
