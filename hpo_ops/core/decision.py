@@ -26,7 +26,7 @@ class Decision:
     reason: Final[str]
 
     def __init__(self, action: Action, reason: str) -> None:
-        if not reason.strip():
+        if not reason or reason.isspace():
             raise ValueError(NO_REASON)
         self.action = action
         self.reason = reason
@@ -62,7 +62,7 @@ class Member:
         parent: int | None = None,
         params: Mapping[str, ParamValue] | None = None,
     ) -> None:
-        if not reason.strip():
+        if not reason or reason.isspace():
             raise ValueError(NO_REASON)
         self.trial = trial
         self.until_step = until_step
@@ -90,7 +90,7 @@ class TrialGroup:
     def __init__(
         self, members: tuple[Member, ...], reason: str, dropped: tuple[int, ...] = ()
     ) -> None:
-        if not reason.strip():
+        if not reason or reason.isspace():
             raise ValueError(NO_REASON)
         self.members = members
         self.reason = reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import lt
 from typing import NamedTuple
 
@@ -80,11 +80,17 @@ class CutIndex:
                 return Shortfall(rung, score, cut, self._scores[rung].count, is_arriving)
         return None
 
-    def waiting(self) -> Iterator[Trial]:
+    def waiting(self) -> Iterable[Trial]:
         """Of each rung, the top one first, the paused trials, best first, until one is below."""
         for rung, line in self._lines:
+            if line.top >= self._sure[rung]:
+                return self._first_of_lines()
+        return ()  # as is usual
+
+    def _first_of_lines(self) -> Iterator[Trial]:
+        for rung, line in self._lines:
             if line.top < self._sure[rung]:
-                continue  # as is usual
+                continue
             for _, trial in line:
                 if self._is_below(trial):
                     break
@@ -140,7 +146,8 @@ class CutIndex:
                     self._sure[rung] = scores.below
         if number in self._missed:
             self._forget(trial)
-            self._look_again(trial)
+            if number in self.rungs.interrupted:
+                self._above[number] = trial
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         is_paused = trial.state is PAUSED
@@ -149,8 +156,8 @@ class CutIndex:
         elif not is_paused:
             return
         self.rungs.moved(trial, before)
-        if is_paused:
-            self._look_again(trial)
+        if is_paused and trial.number in self.rungs.interrupted:
+            self._above[trial.number] = trial
 
     def _cut_without(self, rung: int, score: float) -> float:
         scores = self._scores[rung]
@@ -162,7 +169,3 @@ class CutIndex:
         if missed is not None and trial.number in self.rungs.interrupted:
             below = self._below[missed.rung]
             del below[bisect_left(below, (missed.score, trial.number))]
-
-    def _look_again(self, trial: Trial) -> None:
-        if trial.number in self.rungs.interrupted:
-            self._above[trial.number] = trial

@@ -58,11 +58,13 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
     new, unstarted = free - resumed, study.unstarted
     if new > unstarted:
         new = unstarted
-    group = [*members]
-    for fresh in range(number, number + new):
-        name = f"trial {fresh}" if goal.folds == 1 else goal.name_of(fresh)
-        group.append(Member(f"{name} is new and a place is free", None, until_step))
-    return TrialGroup(tuple(group), group_reason(study, resumed, max(new, 0), free))
+    if new < 0:
+        new = 0
+    fresh = []
+    for mine in range(number, number + new):
+        name = f"trial {mine}" if goal.folds == 1 else goal.name_of(mine)
+        fresh.append(Member(f"{name} is new and a place is free", None, until_step))
+    return TrialGroup((*members, *fresh), group_reason(study, resumed, new, free))
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:

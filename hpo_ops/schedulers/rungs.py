@@ -207,15 +207,15 @@ class RungIndex(Generic[AnyScores]):
             if (line := self._waits.pop(number, None)) is not None:
                 line.remove(number)
         if trial.state is PAUSED:
-            crossed = self.crossed(trial)
+            climb = self.climbs[number]
+            bracket, crossed = climb.bracket, climb.arriving
+            if trial.decided_step is not None:
+                crossed = crossed_rungs(trial, bracket.rungs)
             if not crossed:
                 self.interrupted[number] = trial
                 return
-            rung, climb = crossed[-1], self.climbs[number]
-            bracket = climb.bracket
-            if crossed is climb.arriving:  # as is usual
-                score = climb.scores[-1]
-            else:
+            rung, score = crossed[-1], climb.scores[-1]
+            if crossed is not climb.arriving:
                 score = climb.scores[bracket.rungs.index(rung)]
             self._waits[number] = line = bracket.lines[rung]
             line.add(score, trial)
