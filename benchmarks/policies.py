@@ -1,6 +1,6 @@
 """Policies side by side on replayed studies, beside what the papers claim.
 
-Run ``python benchmarks/policies.py [pop] [lcbench] [hypersched] [fluid] [speed]``; all parts by
+Run ``python -m benchmarks policies [pop] [lcbench] [hypersched] [fluid] [speed]``; all parts by
 default. Traces of LCBench are read where ``--data`` is a file. The generators of the synthetic
 studies were changed after results had been seen: docs/policies/measured.md says what was tried.
 """
