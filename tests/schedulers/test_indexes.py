@@ -164,7 +164,7 @@ def test_chances_kept_up_are_those_made_anew(
 
 
 def go_on(study: Study, what: Happening, level: Level) -> None:
-    """A trial reports, faster and faster, and may be forecast; starts, pauses, or ends for good."""
+    """A trial reports, ever faster, and may be forecast; starts, pauses, or ends for good."""
     trial = study.trials[what.trial]
     if trial.state.is_finished:
         return
