@@ -41,16 +41,17 @@ class Board:
     def place(self, trial: Trial, width: Fraction) -> None:
         """Places a trial, on its own units if it can, or queues it."""
         units, parts, held = trial.units, self._parts_of(width), trial.width
-        is_kept = units and (width is held or width == held)
-        if not is_kept or not self._have_room(units, parts):
+        if not units or (width is not held and width != held) or not self._have_room(units, parts):
             units = self._find(trial, parts, max(int(width), 1))
             if not units:
                 self.queued.append(trial.number)
                 return
+        free, sharing = self._free, self._sharing
         for unit in units:
-            self._free[unit] -= parts
-            self._empty -= not self._sharing[unit]
-            self._sharing[unit] += 1
+            free[unit] -= parts
+            if not sharing[unit]:
+                self._empty -= 1
+            sharing[unit] += 1
         self.placed[trial.number] = Placement(width, units)
 
     def _find(self, trial: Trial, parts: int, count: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpo_ops.core import Allocation, Placement, Study, TrialState
+from hpo_ops.core import Allocation, Placement, Study, Trial, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
     running = study.in_state(TrialState.RUNNING)
     started, resized, kept = [], [], []
     for number, placement in allocation.placed.items():
-        if number not in running:
+        trial = running.get(number)
+        if trial is None:
             started.append(number)
-        elif _differs(study, number, placement):
+        elif _differs(trial, placement):
             resized.append(number)
         else:
             kept.append(number)
@@ -39,9 +40,9 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
     return Changes(tuple(started), tuple(resized), tuple(paused), tuple(kept))
 
 
-def _differs(study: Study, number: int, placement: Placement) -> bool:
+def _differs(trial: Trial, placement: Placement) -> bool:
     """Whether the trial has to start again; whole units are as good as any other."""
-    trial, width, units = study.trials[number], placement.width, placement.units
-    if trial.width is not width and trial.width != width:
+    (width, units), held = placement, trial.width
+    if held is not width and held != width:
         return True
-    return trial.units != units and bool(trial.units) and width < 1
+    return trial.units is not units and bool(trial.units) and width < 1 and trial.units != units
