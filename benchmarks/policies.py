@@ -1,6 +1,6 @@
 """Policies side by side on replayed studies, beside what the papers claim.
 
-Run ``python -m benchmarks policies [pop] [lcbench] [hypersched] [fluid] [speed]``; all parts by
+Run ``python -m benchmarks policies [pop] [machines] [lcbench] [hypersched] [fluid]``; all parts by
 default. Traces of LCBench are read where ``--data`` is a file. The generators of the synthetic
 studies were changed after results had been seen: docs/policies/measured.md says what was tried.
 """
@@ -10,26 +10,19 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from statistics import NormalDist, fmean
-from typing import Any
+from statistics import fmean
 
-from hpo_ops.allocators import ALLOCATORS, DynamicFluid, StaticFluid, Uniform
-from hpo_ops.core import Allocator, Direction, Observation, Scheduler
+from hpo_ops.allocators import DynamicFluid, StaticFluid, Uniform
+from hpo_ops.core import Direction, Scheduler
 from hpo_ops.curves import (
-    CurvePredictor,
     ProjectedEnsemble,
-    QuantileForecast,
     WanderingEnsemble,
 )
-from hpo_ops.curves.forecast import LEVELS
 from hpo_ops.schedulers import (
-    SCHEDULERS,
     Asha,
     AshaPromoting,
     Bandit,
@@ -40,7 +33,6 @@ from hpo_ops.schedulers import (
     HyperSched,
     Median,
     Pop,
-    create_scheduler,
 )
 from hpo_ops.schedulers.hypersched import Variant
 from hpo_ops.simulator import (
@@ -61,21 +53,9 @@ from hpo_ops.simulator.comparison import Policy
 
 HOUR = 3600.0
 IMAGENET = (1.0, 1.77, 2.93, 4.29)
-SIZES = (1000, 4000, 10000)
-SPEED_CLUSTER = Cluster(units=32)
-GUESS = tuple(0.05 * NormalDist().inv_cdf(level) for level in LEVELS)
-"""How far the levels of a guessed forecast are from the last score."""
 DRAWN_AGAIN = 2000
 UNSEEN = 8000
 """Seeds from here on were looked at by nobody before policies and generators were as they are."""
-WITHOUT_SPEED = {"early_term", "pbt"}
-"""Schedulers that are nothing without curve fits, or copy trials, which traces do not hold."""
-SPEED_OPTIONS: Mapping[str, Mapping[str, object]] = {
-    "patient": {"patience": 5},
-    "percentile": {"percentile": 25.0},
-    "pop": {"kill_threshold": 0.15},
-    "threshold": {"lower": 0.15, "n_warmup_steps": 10},
-}
 
 
 def load_lcbench(path: Path) -> list[Traces]:
@@ -344,87 +324,6 @@ def finer_rungs(scheduler: Halving, times: int = 10) -> Halving:
     )
 
 
-class Guess:
-    """A forecast in no time: the last score stays, give or take."""
-
-    def predict(
-        self, observations: Sequence[Observation], *, last_step: int
-    ) -> QuantileForecast | None:
-        return QuantileForecast((last_step,), (tuple(observations[-1].score + z for z in GUESS),))
-
-
-def replay_speed(
-    traces: Traces,
-    scheduler: Scheduler,
-    *,
-    times: int = 9,
-    cluster: Cluster = SPEED_CLUSTER,
-    allocator: Allocator | None = None,
-    predictor: CurvePredictor | None = None,
-) -> tuple[int, float]:
-    """Lines of the log, and how many of them a second of CPU time makes, the best of several.
-
-    The best says what the code needs; the others, what else the machine did. The deadline is never
-    reached, but HyperSched does more with one.
-    """
-    lines, best = 0, math.inf
-    deadline = 1e9 if isinstance(scheduler, HyperSched) else None
-    for _ in range(times):
-        start = time.process_time()
-        replay = simulate(
-            traces,
-            scheduler,
-            cluster=cluster,
-            allocator=allocator,
-            predictor=predictor,
-            target=traces.settled_value() if predictor is not None else None,
-            stop_at_target=False,
-            deadline_seconds=deadline,
-        )
-        best = min(best, time.process_time() - start)
-        lines = len(replay.log)
-    return lines, lines / best
-
-
-def speed_part() -> None:
-    """Events a second of every scheduler that needs no curve fits, and how that grows."""
-    print("Speed of the simulator, 32 machines, 81 steps, CPU time, the best of nine")
-    print("  policy | " + " | ".join(f"{trials} trials: log lines, lines/s" for trials in SIZES))
-    studies = [image_study(seed=5000, trials=trials, steps=81) for trials in SIZES]
-
-    def tell(name: str, scheduler: Scheduler, **options: Any) -> None:
-        rows = [replay_speed(traces, scheduler, **options) for traces in studies]
-        cells = " | ".join(f"{lines}, {speed:.0f}" for lines, speed in rows)
-        print(f"  {name} | {cells}", flush=True)
-
-    for name in sorted(SCHEDULERS.keys() - WITHOUT_SPEED):
-        tell(name, create_scheduler(name, {"max_steps": 81, **SPEED_OPTIONS.get(name, {})}))
-    tell("pop, forecasts guessed", Pop(max_steps=81, kill_threshold=0.15), predictor=Guess())
-    tell("early_term, forecasts guessed", EarlyTerm(max_steps=81), predictor=Guess())
-    shared = replace(SPEED_CLUSTER, max_share=2, max_width=4)
-    for name, allocator in sorted(ALLOCATORS.items()):
-        for who in (Default(max_steps=81), Asha(max_steps=81)):
-            words = f"{type(who).__name__.lower()}+{name}"
-            tell(words, who, allocator=allocator(), cluster=shared, times=3)
-    eight = Cluster(units=8, max_width=8, speedups=IMAGENET)
-    uniform = Uniform(speedups=IMAGENET)
-    tell("hypersched+uniform, 8", HyperSched(max_steps=81), allocator=uniform, cluster=eight)
-    traces = image_study(seed=5000, trials=300, steps=81)
-    for predictor in (None, ProjectedEnsemble()):
-        start = time.process_time()
-        replay = simulate(
-            traces,
-            Pop(max_steps=81, kill_threshold=0.15),
-            cluster=SPEED_CLUSTER,
-            predictor=predictor,
-            target=0.99,
-        )
-        seconds = time.process_time() - start
-        print(
-            f"  POP, 300 trials, {replay.forecasts} fits: {seconds:.2f} s, {replay.events} reports"
-        )
-
-
 def main() -> None:
     """Runs the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -440,7 +339,6 @@ def main() -> None:
         "lcbench": lambda: lcbench_part(orders, options.data),
         "hypersched": lambda: hypersched_part(orders, studies),
         "fluid": lambda: fluid_part(5 * studies),
-        "speed": speed_part,
     }
     unknown = set(options.parts) - set(parts)
     if unknown:
