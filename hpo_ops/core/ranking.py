@@ -44,29 +44,16 @@ class Ranking:
             raise ValueError(f"score {score} is not in the ranking")
         del self._scores[index]
 
-    def quantile(self, q: float, *, without: float | None = None) -> float:
-        """The q-quantile (0 to 1) with linear interpolation between neighbours.
-
-        Args:
-            q: From 0, the least score, to 1, the greatest.
-            without: A score in the ranking that is left out once.
-        """
+    def quantile(self, q: float) -> float:
+        """The q-quantile (0 for the least score to 1) with linear interpolation."""
         scores = self._scores
-        gap = last = len(scores) - 1
-        if without is not None:
-            gap, last = bisect_left(scores, without) - 1, last - 1
-        if last < 0:
+        if not scores:
             raise ValueError("a quantile of no scores does not exist")
-        position = q * last
+        position = q * (len(scores) - 1)
         low = int(position)
-        below = scores[low if low <= gap else low + 1]
         if position == low:
-            return below
-        return _between(below, scores[low + 1 if low < gap else low + 2], position)
-
-    def nth(self, index: int) -> float:
-        """The score at a place in the order, from 0 for the least."""
-        return self._scores[index]
+            return scores[low]
+        return _between(scores[low], scores[low + 1], position)
 
     def top(self, count: int) -> list[float]:
         """The greatest scores, best first."""

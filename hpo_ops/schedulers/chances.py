@@ -48,9 +48,6 @@ class ChanceIndex:
         self._short: dict[int, Trial] = {}
         """Trials that had no time for all of their steps when somebody last asked."""
 
-    def __len__(self) -> int:
-        return len(self._chances)
-
     def of(self, number: int) -> float:
         """The chance of a trial; 0 without one."""
         return self._chances.get(number, 0.0)
@@ -92,6 +89,8 @@ class ChanceIndex:
             if trial.forecast is not None and _is_active(trial.state):
                 self._chances[number] = chance = chance_of(trial)
                 insort(self._ranked, (chance, -number))
+                if is_short is not None and is_short(trial):
+                    self._short[number] = trial
         changed.clear()
         return self
 
