@@ -23,7 +23,7 @@ from hpo_ops.airflow.connections import (
 from hpo_ops.airflow.nodes import capacity_of
 from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
-from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
+from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, max_mapped, read_trigger
 from hpo_ops.airflow.user_code import load_function
 from hpo_ops.checkpoints import (
     STORE_ERRORS,
@@ -68,6 +68,7 @@ class PrepareOperator(BaseOperator):
         config: The study; None takes it from the trigger's ``study``.
         problem: What is wrong with the study's file: nothing new is started from it.
         runner: Where the trials of the generic DAG run.
+        most_trials: Trials (with folds: folds) that a rolling DAG has tasks for.
     """
 
     ui_color = "#e8eaf6"
@@ -78,12 +79,14 @@ class PrepareOperator(BaseOperator):
         config: Mapping[str, Any] | None,
         problem: str | None = None,
         runner: str = "local",
+        most_trials: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.problem = problem
         self.runner = runner
+        self.most_trials = most_trials
 
     def execute(self, context: Context) -> list[int]:
         if self.problem:
@@ -123,7 +126,8 @@ class PrepareOperator(BaseOperator):
             self.log.info("%s", note)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
-        return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
+        count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
+        return list(range(count))
 
     def _origin(self, config: StudyConfig) -> Provenance:
         """What the study's trials are made from, as far as this worker can see."""
@@ -182,19 +186,21 @@ class PrepareOperator(BaseOperator):
                     f"({STORE_VARIABLE})"
                 ],
             )
-        check_map_length(config, source=source)
+        check_map_length(config, most=self.most_trials, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
 
 
 class Numbers(PlainXComArg):
-    """A list that counts from zero, for a task to map over.
+    """A list of consecutive trial numbers, for a task to map over.
 
-    Whoever has place i of it is i, and need not ask for the list to know.
+    The list begins with the ``first_trial`` of the task that returns it, or with 0. The mapped
+    instance i has the number ``first_trial + i``: it need not fetch the list to know.
     """
 
     def resolve(self, context: Mapping[str, Any]) -> range:
-        return range(context["ti"].map_index + 1)
+        first: int = getattr(self.operator, "first_trial", 0)
+        return range(first, first + context["ti"].map_index + 1)
 
 
 def entered_study(context: Context) -> StudyHandle | None:

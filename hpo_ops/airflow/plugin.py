@@ -17,7 +17,7 @@ from fastapi import FastAPI, HTTPException, Request
 from hpo_ops.airflow.connections import STORE_VARIABLE, default_store, store_credentials
 from hpo_ops.airflow.running import code_folder
 from hpo_ops.airflow.runs import AirflowRuns
-from hpo_ops.airflow.trigger_form import most_trials
+from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
@@ -74,7 +74,7 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         open_store=_open_store,
         folder=code_folder(),
         runner=job_runner(environment),
-        most_trials=most_trials(),
+        most_trials=generic_most_trials(),
     )
     return create_app(open_studies(environment), login=log_in, platform=platform)
 

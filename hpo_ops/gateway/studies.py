@@ -19,6 +19,7 @@ from hpo_ops.client import (
     VerdictKind,
 )
 from hpo_ops.config import parse_study
+from hpo_ops.config.rounds import places_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, retraining, rules, warm
 from hpo_ops.gateway.segments import score_of
@@ -78,13 +79,15 @@ class Studies(Turns):
             study_id: The study.
             round_number: The round; the same one gets the same trials again.
             rounds_left: Rounds that the DAG still has, this one included. A round is larger than
-                the parallelism where they would not suffice otherwise.
+                usual where they would not suffice otherwise.
         """
         with self.ledger.study(study_id) as session:
             row = session.round(round_number)
             if row is None:
                 left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
-                size = max(session.record.config.parallelism, -(-left // max(rounds_left, 1)))
+                size = max(
+                    places_per_round(session.record.config), -(-left // max(rounds_left, 1))
+                )
                 numbers, reason = rules.fill_places(session, size)
                 session.add_round(round_number, numbers, reason)
             else:

@@ -119,7 +119,8 @@ class Turns(Segments):
         )
         if refusal:
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
-            return Turn(kind=TurnKind.WAIT, reason=refusal)
+            is_next = config.flow is Flow.ROUNDS and row.number == session.first_waiting()
+            return Turn(kind=TurnKind.WAIT, reason=refusal, is_next=is_next)
         from_step = session.view.trials[row.number].checkpoint_step
         has = config.given if width == 1 else config.given | given(config, float(width))
         session.start_segment(
