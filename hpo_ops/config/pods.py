@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -127,11 +127,16 @@ class Pod(Model):
     priority_class: str | None = None
     """Name of a priority class: who is preempted for whom."""
     service_account: str | None = None
-    """Identity in the cluster, such as one with an IAM role."""
+    """Identity in the cluster, such as one with an IAM role; the pod policy must list it."""
     image_pull_secrets: tuple[str, ...] = ()
     """Secrets of the namespace with which the image can be pulled."""
+    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1), NotAFlag] | Literal["image"] = 1000
+    """User that the training runs as; "image" takes the image's own, which must be a number."""
+    read_only_root: bool = False
+    """Whether the training can write to /hpo and /tmp only, not into its image's folders."""
     spec: dict[str, Any] = Field(default_factory=dict)
-    """Any part of a pod's spec, as Kubernetes has it; merged last, lists by name."""
+    """Further parts of a pod's spec that the operator's pod policy allows; merged last, lists by
+    name."""
     schedule_timeout: Duration = 600.0
     """How long it may wait for a node and for its image."""
     on_demand_after: Annotated[int, Field(ge=1)] = 2

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hpo_ops.config import Pod, Resources
+from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import Assignment
 from hpo_ops.runners.pods import SegmentPod, build_pod, label_value, merge, template_name
 
@@ -81,12 +82,12 @@ def test_a_cluster_that_knows_sidecars_gets_the_agent_as_one() -> None:
 
 @pytest.mark.parametrize("key", ["containers", "initContainers"])
 @pytest.mark.parametrize("native", [False, True])
-def test_what_a_study_says_of_the_agent_finds_it_on_whatever_cluster(
+def test_what_a_template_says_of_the_agent_finds_it_on_whatever_cluster(
     key: str, native: bool
 ) -> None:
     said = {"name": "agent", "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}
     mine = {"name": "mine", "image": "busybox"}
-    pod = build(pod=Pod(spec={key: [said, mine]}), has_native_sidecars=native)
+    pod = build_pod({"spec": {key: [said, mine]}}, plan(has_native_sidecars=native))
     at, other = ("initContainers", "containers")[:: 1 if native else -1]
     (agent,) = (item for item in pod["spec"][at] if item["name"] == "agent")
     assert agent["image"] == "hpo-ops:1"
@@ -193,7 +194,7 @@ def test_several_gpus_come_with_what_torchrun_reads() -> None:
     )  # fmt: skip
 
 
-def test_the_study_has_the_last_word() -> None:
+def test_the_study_has_the_last_word_where_the_policy_lets_it() -> None:
     pod = Pod(
         node_selector={"zone": "a"},
         tolerations=({"key": "team", "operator": "Exists"},),
@@ -203,10 +204,11 @@ def test_the_study_has_the_last_word() -> None:
         namespace="ml",
         spec={
             "containers": [{"name": "base", "env": [{"name": "OMP_NUM_THREADS", "value": "2"}]}],
-            "volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}],
         },
     )
-    made = build(pod=pod, resources=Resources(gpu=1))
+    policy = PodPolicy(service_accounts=("trainer",), namespaces=("ml",))
+    made = build(pod=pod, resources=Resources(gpu=1), policy=policy)
     spec = made["spec"]
     assert made["metadata"]["namespace"] == "ml"
     assert spec["nodeSelector"] == {"hpo-ops/pool": "gpu", "zone": "a"}
@@ -219,7 +221,7 @@ def test_the_study_has_the_last_word() -> None:
     assert base["image"] == "team/model:1"
     assert variables(base)["OMP_NUM_THREADS"] == "2"
     assert variables(base)["HPO_DIR"] == "/hpo"
-    assert {"hpo", "dshm", "data"} == {item["name"] for item in spec["volumes"]}
+    assert {"hpo", "dshm", "agent-tmp", "data"} == {item["name"] for item in spec["volumes"]}
 
 
 def test_what_is_generated_goes_over_the_template() -> None:
