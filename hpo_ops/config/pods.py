@@ -60,6 +60,30 @@ Quantity = Annotated[
 ]
 
 
+_HIGHEST_USER = 2**31 - 1
+
+
+def _check_user(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == "image" or (is_number and 0 <= value <= _HIGHEST_USER):  # type: ignore[operator]
+        return value
+    raise ValueError(f"is {shown(value)}, but must be the number of a user, or image")
+
+
+User = Annotated[
+    int | Literal["image"],
+    BeforeValidator(_check_user),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": _HIGHEST_USER},
+                {"const": "image", "type": "string"},
+            ]
+        }
+    ),
+]
+
+
 class Resources(Model):
     """What a trial needs while it runs."""
 
@@ -130,7 +154,7 @@ class Pod(Model):
     """Identity in the cluster, such as one with an IAM role; the pod policy must list it."""
     image_pull_secrets: tuple[str, ...] = ()
     """Secrets of the namespace with which the image can be pulled."""
-    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1), NotAFlag] | Literal["image"] = 1000
+    run_as_user: User = 1000
     """User that the training runs as; "image" takes the image's own, which must be a number."""
     read_only_root: bool = False
     """Whether the training can write to /hpo and /tmp only, not into its image's folders."""

@@ -31,15 +31,15 @@ def readable_environments():
     names = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            names |= {item.partition(b"=")[0] for item in (folder / "environ").read_bytes().split(b"\\0")}
+            values = (folder / "environ").read_bytes().split(b"\\0")
+            names |= {value.partition(b"=")[0] for value in values}
         except OSError:
             pass
     return sorted(name.decode() for name in names)
 
 
-status = dict(
-    line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line
-)
+lines = Path("/proc/self/status").read_text().splitlines()
+status = dict(line.split(":", 1) for line in lines if ":" in line)
 found = {
     "ids": [os.getuid(), os.getgid(), os.getgroups()],
     "capabilities": [status[name].strip() for name in ("CapEff", "CapPrm", "CapBnd")],
@@ -82,7 +82,7 @@ def assert_hardened(pod: V1Pod) -> None:
     """As Kubernetes tells it."""
     spec = pod.spec
     assert spec.automount_service_account_token is False
-    assert not (spec.host_ipc or spec.host_pid or spec.host_network)
+    assert not any((spec.host_ipc, spec.host_pid, spec.host_network))
     assert not spec.share_process_namespace
     assert spec.security_context.run_as_non_root
     assert spec.security_context.run_as_user == 1000
