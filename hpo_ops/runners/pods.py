@@ -20,6 +20,7 @@ from typing import Any
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
+from hpo_ops.runners.node_terms import join_terms
 from hpo_ops.runners.pod_admission import PodRefusedError, check_built, find_refusals
 from hpo_ops.runners.pod_names import (
     AGENT,
@@ -164,8 +165,12 @@ def build_pod(template: Spec, plan: SegmentPod) -> Spec:
     platform: Spec = merge(_with_agent_in_place(template, plan), generated)
     built: Spec = merge(platform, _overrides(plan))
     check_built(merge(platform, _granted(plan)), built, plan.policy)
+    try:
+        spec = join_terms(platform["spec"], built["spec"])
+    except ValueError as error:
+        raise PodRefusedError([f"pod.spec.{error}"]) from error
     spec = harden(
-        built["spec"],
+        spec,
         user=plan.pod.run_as_user,
         may_be_root=plan.policy.root,
         is_root_read_only=plan.pod.read_only_root,

@@ -6,6 +6,7 @@ import pytest
 
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
+from hpo_ops.runners.node_terms import required_terms
 from hpo_ops.runners.pod_admission import (
     PodRefusedError,
     check_built,
@@ -439,3 +440,40 @@ def test_a_built_pod_whose_platform_part_has_changed_is_refused(change: dict[str
     check_built(platform, platform, PodPolicy())
     with pytest.raises(PodRefusedError):
         check_built(platform, {**platform, "spec": {**spec, **change}}, PodPolicy())
+
+
+def affinity(*terms: Any) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
+            "podAntiAffinity": {"mine": 1},
+        }
+    }
+
+
+def test_a_study_narrows_the_nodes_of_its_template_and_never_widens_them() -> None:
+    """The template of CPU trials keeps off the nodes of other pools."""
+    fast = {"key": "disk", "operator": "In", "values": ["ssd"]}
+    any_node = {"key": "hpo-ops/pool", "operator": "Exists"}
+    pod = Pod(spec=affinity({"matchExpressions": [fast]}, {"matchExpressions": [any_node]}))
+    found = build(pod=pod)["spec"]["affinity"]
+    terms = required_terms({"affinity": found})
+    keeps_off = {
+        "key": "hpo-ops/pool",
+        "operator": "NotIn",
+        "values": ["gpu", "gpu-shared", "spot"],
+    }
+    assert terms == [
+        {"matchExpressions": [keeps_off, fast]},
+        {"matchExpressions": [keeps_off, any_node]},
+    ]
+    assert found["podAntiAffinity"] == {"mine": 1}
+
+
+@pytest.mark.parametrize(
+    "spec", [{"affinity": "any"}, {"affinity": {"nodeAffinity": []}}, affinity("any"), affinity(1)]
+)
+def test_an_affinity_that_is_none_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(PodRefusedError, match=r"pod\.spec\.affinity"):
+        build(pod=Pod(spec=spec))
