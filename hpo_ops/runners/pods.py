@@ -21,7 +21,7 @@ from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
 from hpo_ops.runners.node_terms import join_terms
-from hpo_ops.runners.pod_admission import PodRefusedError, check_built, find_refusals
+from hpo_ops.runners.pod_admission import PodRefusedError, find_refusals
 from hpo_ops.runners.pod_names import (
     AGENT,
     AGENT_TEMPORARY,
@@ -40,6 +40,7 @@ from hpo_ops.runners.pod_names import (
     WORKSPACE_VOLUME,
 )
 from hpo_ops.runners.pod_security import harden
+from hpo_ops.runners.pod_verification import check_built
 
 Spec = dict[str, Any]
 
@@ -322,7 +323,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         "name": name,
         "image": plan.agent_image,
         "command": ["python", "-m", "hpo_ops.agent"],
-        "env": _variables(environment),
+        "env": _variables({name: _literally(value) for name, value in environment.items()}),
         "envFrom": [{"secretRef": {"name": plan.secret}}],
         "resources": {
             "requests": {"cpu": "50m", "memory": "128Mi"},
@@ -340,6 +341,15 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
 def _sidecar(plan: SegmentPod) -> dict[str, str]:
     """Who leaves first, for the training's script and for the agent."""
     return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
+
+
+def _literally(value: str) -> str:
+    """A variable's value that Kubernetes takes as it is.
+
+    It puts other variables of the container in the place of ``$(NAME)``: a parameter with the
+    value ``$(HPO_TOKEN)`` would show the agent's token to the training.
+    """
+    return value.replace("$", "$$")
 
 
 def _variables(values: Mapping[str, str]) -> list[Spec]:

@@ -11,7 +11,7 @@ import yaml
 from kubernetes.client import NetworkingV1Api, V1Pod
 
 from tests.cluster.cluster import Cluster
-from tests.k8s.lab import WHOLE, PodLab, Watch, pace
+from tests.k8s.lab import WHOLE, PodLab, Watch
 from tests.k8s.stories import Story, each
 
 GENERIC = "hpo_pod_study"
@@ -49,6 +49,7 @@ found = {
     "variables": readable_environments(),
     "commands": [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline")],
     "home": os.access(Path.home(), os.W_OK),
+    "parameter": trial.params["name"],
 }
 print("FOUND " + json.dumps(found), flush=True)
 for step in trial.steps():
@@ -58,8 +59,10 @@ for step in trial.steps():
 
 def a_training_sees_no_token_no_keys_and_no_process_of_the_agent(lab: PodLab) -> None:
     code = lab.training_with("looks_around.py", LOOKS_AROUND)
+    # Kubernetes puts variables of a container in the place of their names.
+    space = {"name": {"choices": ["$(HPO_TOKEN) $(AWS_SECRET_ACCESS_KEY)"]}}
     name = lab.add_pod_study(
-        "k8s_around", **ONE, command="python looks_around.py", code=str(code), space=pace(0)
+        "k8s_around", **ONE, command="python looks_around.py", code=str(code), space=space
     )
     with Watch(lab, name) as watch:
         study = lab.ended(name, lab.trigger(name))
@@ -73,6 +76,7 @@ def a_training_sees_no_token_no_keys_and_no_process_of_the_agent(lab: PodLab) ->
     assert found["tokens"] == []
     assert not [it for it in found["variables"] if it == "HPO_TOKEN" or it.startswith("AWS_")]
     assert not [it for it in found["commands"] if "hpo_ops.agent" in it]
+    assert found["parameter"] == "$(HPO_TOKEN) $(AWS_SECRET_ACCESS_KEY)"
     assert found["home"]
     (pod,) = watch.seen.values()
     assert_hardened(pod)

@@ -9,7 +9,6 @@ from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.runners.node_terms import required_terms
 from hpo_ops.runners.pod_admission import (
     PodRefusedError,
-    check_built,
     find_refusals,
     judge_namespace,
 )
@@ -28,6 +27,10 @@ def sidecar(**fields: Any) -> dict[str, Any]:
 
 def volume(**source: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "v", **source}]}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
@@ -218,6 +221,14 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
         sidecar(volumeMounts=[{"name": "agent-tmp", "mountPath": "/x"}]),
         "pod.spec.containers[mine].volumeMounts[agent-tmp]",
     ),
+    "the agent's files as a volume of the same name": (
+        {
+            "volumes": [{"name": "agent-tmp", "emptyDir": {}}],
+            **training(volumeMounts=[{"name": "agent-tmp", "mountPath": "/x"}]),
+        },
+        "pod.spec.volumes[agent-tmp] is a volume of the platform",
+    ),
+    "endless nesting": ({"affinity": nested(500)}, "pod.spec is nested more than"),
     "the directory of the protocol": (
         training(env=[{"name": "HPO_DIR", "value": "/x"}]),
         "pod.spec.containers[base].env[HPO_DIR]",
@@ -402,44 +413,6 @@ def test_a_message_says_how_the_operator_allows_it() -> None:
         "that; the operator allows it with security_context: [privileged] in the pod policy "
         "(HPO_POD_POLICY)"
     )
-
-
-def test_what_the_template_selects_stays() -> None:
-    platform = {"metadata": {}, "spec": {"nodeSelector": {"team": "a"}, "containers": []}}
-    for changed in ({"team": "b"}, {}):
-        built = {"metadata": {}, "spec": {"nodeSelector": changed, "containers": []}}
-        with pytest.raises(PodRefusedError, match=r"nodeSelector\.team"):
-            check_built(platform, built, PodPolicy())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"hostIPC": True},
-        {"serviceAccountName": "admin"},
-        {"volumes": []},
-        {"containers": [{"name": "base"}, {"name": "agent", "command": ["sh"]}]},
-        {"containers": [{"name": "base"}]},
-        {"containers": [{"name": "base", "args": ["other"]}, {"name": "agent"}]},
-        {"containers": [{"name": "base"}, {"name": "agent"}, {"name": "agent"}]},
-        {
-            "containers": [
-                {"name": "base", "envFrom": [{"secretRef": {"name": SEGMENT_SECRET}}]},
-                {"name": "agent"},
-            ]
-        },
-    ],
-)
-def test_a_built_pod_whose_platform_part_has_changed_is_refused(change: dict[str, Any]) -> None:
-    """Whatever way the study found around the rules on its part."""
-    spec: dict[str, Any] = {
-        "containers": [{"name": "base"}, {"name": "agent"}],
-        "volumes": [{"name": "hpo", "emptyDir": {}}],
-    }
-    platform: dict[str, Any] = {"metadata": {"labels": {}}, "spec": spec}
-    check_built(platform, platform, PodPolicy())
-    with pytest.raises(PodRefusedError):
-        check_built(platform, {**platform, "spec": {**spec, **change}}, PodPolicy())
 
 
 def affinity(*terms: Any) -> dict[str, Any]:

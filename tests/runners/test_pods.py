@@ -155,6 +155,19 @@ def test_the_training_gets_no_secret_and_the_spec_shows_none() -> None:
     assert not [word for word in SECRETS if f'"name": "{word}' in text]
 
 
+def test_no_value_of_a_study_stands_for_a_variable_of_the_agents() -> None:
+    """Kubernetes would put the token in the place of `$(HPO_TOKEN)`."""
+    params = {"lr": "$(HPO_TOKEN)", "price": "$$5"}
+    assignment = Assignment(study="s", trial=0, segment="a", params=params, metrics=["m"])
+    pod = build(assignment=assignment, key="digits/$(HPO_TOKEN)")
+    for name in ("restore", "agent"):
+        found = variables(containers(pod)[name])
+        assert found["HPO_STUDY_KEY"] == "digits/$$(HPO_TOKEN)"
+        # Kubernetes makes one of two.
+        read = Assignment.from_json(found["HPO_ASSIGNMENT"].replace("$$", "$"))
+        assert read.params == params
+
+
 @pytest.mark.parametrize(
     ("resources", "name", "gpus"),
     [
