@@ -35,7 +35,7 @@ LOG_SECONDS = 60.0
 """To get the last lines out after that; a store that hangs keeps a trial no longer."""
 LEAVE_LOG_SECONDS = 10.0
 """The same after SIGTERM."""
-TOOLS = ("cat", "mkfifo", "mv", "rm", "sleep", "tee")
+TOOLS = ("cat", "mkdir", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
 RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
 

@@ -21,6 +21,7 @@ from hpo_ops.airflow.connections import (
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
+from hpo_ops.airflow.pod_checks import check_pods
 from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, max_mapped, read_trigger
@@ -187,6 +188,7 @@ class PrepareOperator(BaseOperator):
                 ],
             )
         check_map_length(config, most=self.most_trials, source=source)
+        check_pods(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
 

@@ -22,8 +22,8 @@ from kubernetes_asyncio import client as kubernetes
 
 from hpo_ops.airflow.connections import GATEWAY, gateway_address
 from hpo_ops.client.http import API
+from hpo_ops.runners.pod_names import MANAGED_BY, SEGMENT_LABEL, TRAINING
 from hpo_ops.runners.pod_status import Phase, read_status, telling_reason
-from hpo_ops.runners.pods import MANAGED_BY, SEGMENT_LABEL, TRAINING
 
 logger = logging.getLogger(__name__)
 
