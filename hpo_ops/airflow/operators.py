@@ -18,6 +18,7 @@ from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
     default_store,
+    pods_get_platform_keys,
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 PREPARE = "prepare"
 HANDLE = "study"
 """XCom key under which `prepare` hands the study on."""
+PLATFORM_KEYS = (
+    "pods get the platform's own keys of the store, good for every study in it: name a role in "
+    "pod_role_arn of the connection hpo_s3, and they get credentials of their own trial instead"
+)
 
 
 def best_asset(name: str) -> Asset:
@@ -121,6 +126,8 @@ class PrepareOperator(BaseOperator):
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:
             self.log.info("%s", note)
+        if config.runner == "kubernetes" and pods_get_platform_keys():
+            self.log.warning(PLATFORM_KEYS)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
         return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
