@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from hpo_ops.agent.store_credentials import SESSION_VARIABLE
 from hpo_ops.checkpoints import Credentials
+from hpo_ops.checkpoints.allowed_stores import OWN_STORE_VARIABLE
 from hpo_ops.client import GatewayClient
 
 GATEWAY = "hpo_gateway"
@@ -21,7 +22,7 @@ STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
 KUBERNETES = "kubernetes_default"
 """Connection of the cluster in which trials are pods."""
-STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
+STORE_VARIABLE = OWN_STORE_VARIABLE
 POD_HOST_VARIABLE = "HPO_POD_HOST"
 """Where pods reach this machine, for a gateway and a store that listen on its loopback."""
 POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"

@@ -35,6 +35,7 @@ from hpo_ops.checkpoints import (
     open_store,
     upload_code,
 )
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
 from hpo_ops.protocol import Provenance
@@ -189,6 +190,10 @@ class PrepareOperator(BaseOperator):
                     f"({STORE_VARIABLE})"
                 ],
             )
+        try:
+            AllowedStores.from_environment().check(store)
+        except ValueError as error:
+            raise StudyError(source, [f"checkpoints.{error}"]) from error
         check_map_length(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
