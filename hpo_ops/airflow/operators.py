@@ -18,6 +18,7 @@ from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
     default_store,
+    pods_get_platform_keys,
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
@@ -35,6 +36,7 @@ from hpo_ops.checkpoints import (
     open_store,
     upload_code,
 )
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
 from hpo_ops.protocol import Provenance
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
 PREPARE = "prepare"
 HANDLE = "study"
 """XCom key under which `prepare` hands the study on."""
+PLATFORM_KEYS = (
+    "pods get the platform's own keys of the store, good for every study in it: name a role in "
+    "pod_role_arn of the connection hpo_s3, and they get credentials of their own trial instead"
+)
 
 
 def best_asset(name: str) -> Asset:
@@ -125,6 +131,8 @@ class PrepareOperator(BaseOperator):
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:
             self.log.info("%s", note)
+        if config.runner == "kubernetes" and pods_get_platform_keys():
+            self.log.warning(PLATFORM_KEYS)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
         count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
@@ -187,6 +195,10 @@ class PrepareOperator(BaseOperator):
                     f"({STORE_VARIABLE})"
                 ],
             )
+        try:
+            AllowedStores.from_environment().check(store)
+        except ValueError as error:
+            raise StudyError(source, [f"checkpoints.{error}"]) from error
         check_map_length(config, most=self.most_trials, source=source)
         check_pods(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})

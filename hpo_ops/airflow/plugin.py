@@ -17,6 +17,7 @@ from fastapi import FastAPI, HTTPException, Request
 from hpo_ops.airflow.connections import STORE_VARIABLE, default_store, store_credentials
 from hpo_ops.airflow.running import code_folder
 from hpo_ops.airflow.runs import AirflowRuns
+from hpo_ops.airflow.store_sessions import open_store_session
 from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
@@ -76,7 +77,12 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=generic_most_trials(),
     )
-    return create_app(open_studies(environment), login=log_in, platform=platform)
+    return create_app(
+        open_studies(environment),
+        login=log_in,
+        platform=platform,
+        open_store_session=open_store_session,
+    )
 
 
 def _open_store() -> tuple[str, Store]:

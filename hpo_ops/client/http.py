@@ -30,6 +30,7 @@ from hpo_ops.client.messages import (
 )
 from hpo_ops.client.recording import ReportPage, SegmentSummary
 from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.client.store_session import StoreSession
 from hpo_ops.core.reconcile import LedgerPart
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
@@ -135,6 +136,11 @@ class SegmentClient:
 
     def forecast(self, forecast: CurveForecast) -> None:
         self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
+
+    def store_session(self) -> StoreSession:
+        """New credentials for the segment's part of the store."""
+        answer = self._transport.request("POST", f"{self._path}/credentials")
+        return StoreSession.from_dict(answer)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())

@@ -18,6 +18,7 @@ from hpo_ops.gateway import (
     routes,
 )
 from hpo_ops.gateway.access import Doorkeeper, Login
+from hpo_ops.gateway.credential_routes import OpenSession, store_sessions
 from hpo_ops.gateway.jobs import ConflictError, Jobs, Platform
 from hpo_ops.gateway.segments import SegmentOverError
 from hpo_ops.gateway.studies import Studies
@@ -34,7 +35,11 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def create_app(
-    studies: Studies, *, login: Login | None = None, platform: Platform | None = None
+    studies: Studies,
+    *,
+    login: Login | None = None,
+    platform: Platform | None = None,
+    open_store_session: OpenSession | None = None,
 ) -> FastAPI:
     """The gateway.
 
@@ -42,6 +47,7 @@ def create_app(
         studies: What it does.
         login: Finds the person behind a request; without it only tokens are accepted.
         platform: Starts DAG runs of jobs; without it no jobs are taken.
+        open_store_session: Makes temporary credentials of the store for agents in pods.
     """
     app = FastAPI(
         title="hpo-ops gateway",
@@ -55,9 +61,11 @@ def create_app(
     app.state.studies = studies
     app.state.doorkeeper = Doorkeeper(studies.secret, login)
     app.state.jobs = Jobs(studies.ledger, platform) if platform is not None else None
+    app.state.open_store_session = open_store_session
     for router in (
         routes.tasks,
         routes.agents,
+        store_sessions,
         routes.people,
         job_routes.jobs,
         experiments.experiments,

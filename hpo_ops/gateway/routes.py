@@ -155,7 +155,8 @@ def _agent(segment: str, caller: Known) -> None:
     caller.require_segment(segment)
 
 
-agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Depends(_agent)])
+Agent = Depends(_agent)
+agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Agent])
 
 
 @agents.post("/reports")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import select
 
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.config import GENERIC_DAGS
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger, leases
@@ -37,7 +38,7 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
         )
     ledger = Ledger.open(environment[LEDGER_VARIABLE])
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
-    return Studies(ledger, secret)
+    return Studies(ledger, secret, stores=AllowedStores.from_environment(environment))
 
 
 def parse_pools(text: str) -> dict[str, float]:

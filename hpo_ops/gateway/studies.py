@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import (
     Group,
     Retraining,
@@ -18,7 +19,7 @@ from hpo_ops.client import (
     Verdict,
     VerdictKind,
 )
-from hpo_ops.config import parse_study
+from hpo_ops.config import StudyConfig, StudyError, parse_study
 from hpo_ops.config.rounds import places_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, retraining, rules, warm
@@ -29,17 +30,25 @@ from hpo_ops.protocol import Outcome, Result
 
 logger = logging.getLogger(__name__)
 
+NOT_LISTED = AllowedStores(())
 MAX_RUNS = 256
 """DAG runs whose study a process remembers."""
 
 
 @dataclass(frozen=True)
 class Studies(Turns):
-    """The life of studies and their segments. Every call is safe to repeat."""
+    """The life of studies and their segments. Every call is safe to repeat.
+
+    Attributes:
+        stores: The stores that studies may use; where it lists none, `prepare` alone checks them.
+    """
+
+    stores: AllowedStores = NOT_LISTED
 
     def start(self, request: StudyRequest) -> StudyHandle:
         """Enters a study for a DAG run."""
         config = parse_study(request.config, source=f"study of {request.dag_id}")
+        self._check_store(config)
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
@@ -56,6 +65,13 @@ class Studies(Turns):
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
         return _handle(record, notes)
+
+    def _check_store(self, config: StudyConfig) -> None:
+        if self.stores.addresses and config.checkpoints.store is not None:
+            try:
+                self.stores.check(config.checkpoints.store)
+            except ValueError as error:
+                raise StudyError(config.name, [f"checkpoints.{error}"]) from error
 
     def study_of_run(self, dag_id: str, run_id: str) -> StudyHandle:
         """The study of a DAG run; what of it the run's tasks know never changes."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from hpo_ops.stack.layout import Layout
 from hpo_ops.stack.object_store import BUCKET, REGION
+from hpo_ops.stack.object_store_security import POD_ROLE_ARN
 from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import USERNAME, Settings
@@ -153,6 +154,10 @@ def _s3_connection(secrets: Secrets, *, endpoint: str) -> str:
         "conn_type": "aws",
         "login": secrets.s3_access_key,
         "password": secrets.s3_secret_key,
-        "extra": {"endpoint_url": endpoint, "region_name": REGION},
+        "extra": {
+            "endpoint_url": endpoint,
+            "region_name": REGION,
+            "pod_role_arn": POD_ROLE_ARN,
+        },
     }
     return json.dumps(connection)
