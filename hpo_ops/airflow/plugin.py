@@ -21,7 +21,7 @@ from hpo_ops.airflow.trigger_form import most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
-from hpo_ops.gateway.settings import job_runner, open_studies
+from hpo_ops.gateway.settings import job_runner, open_studies, read_rate
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -76,7 +76,12 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=most_trials(),
     )
-    return create_app(open_studies(environment), login=log_in, platform=platform)
+    return create_app(
+        open_studies(environment),
+        login=log_in,
+        platform=platform,
+        requests_per_second=read_rate(environment),
+    )
 
 
 def _open_store() -> tuple[str, Store]:
