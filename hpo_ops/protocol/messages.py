@@ -334,14 +334,10 @@ def _check_name(name: str) -> None:
             f"metric {name[:40]!r}… has a name of {len(name)} characters, at most {MAX_NAME} are "
             "taken"
         )
-    if "\x00" in name or (not name.isprintable() and _has_surrogate(name)):
-        raise ProtocolError(
-            f"metric {name!r} has a NUL or half a surrogate pair in its name, but must not"
-        )
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+    if "\x00" in name:
+        raise ProtocolError(f"metric {name!r} has a NUL in its name, but must not")
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise ProtocolError(f"metric {name!r} has half a surrogate pair in its name")
 
 
 def _are_text(values: Sequence[object]) -> bool:
