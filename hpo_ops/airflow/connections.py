@@ -8,16 +8,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
-from airflow.sdk import BaseHook, Connection
+from airflow.sdk import BaseHook, Connection, get_current_context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from hpo_ops.agent.store_credentials import SESSION_VARIABLE
 from hpo_ops.checkpoints import Credentials
 from hpo_ops.checkpoints.allowed_stores import OWN_STORE_VARIABLE
 from hpo_ops.client import GatewayClient
+from hpo_ops.client.signing import (
+    SigningKey,
+    TaskIdentity,
+    TaskTokens,
+    parse_task_key,
+    sign_triggerer_token,
+)
 
 GATEWAY = "hpo_gateway"
-"""Connection of the gateway: host, port, schema, and a service token as its password."""
+"""Connection of the gateway: host, port, schema, and the tasks' signing key as its password."""
 STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
 KUBERNETES = "kubernetes_default"
@@ -31,16 +38,30 @@ POD_ROLE = "pod_role_arn"
 """Extra of the store's connection: the role whose sessions pods get instead of the keys."""
 
 
-def gateway_address(connection: Connection) -> tuple[str, str]:
-    """Address and token of the gateway."""
+def gateway_url(connection: Connection) -> str:
+    """Address of the gateway."""
     port = f":{connection.port}" if connection.port else ""
-    url = f"{connection.schema or 'http'}://{connection.host}{port}"
-    return url, connection.password or ""
+    return f"{connection.schema or 'http'}://{connection.host}{port}"
+
+
+def triggerer_access(connection: Connection) -> tuple[str, dict[str, str]]:
+    """Address of the gateway, and the headers of one request of the triggerer."""
+    token = sign_triggerer_token(parse_task_key(connection.password or ""))
+    return gateway_url(connection), {"Authorization": f"Bearer {token}"}
 
 
 def connect_gateway() -> GatewayClient:
-    """The gateway, for a task."""
-    return GatewayClient(*gateway_address(BaseHook.get_connection(GATEWAY)))
+    """The gateway, for the task that runs now: its tokens are good for its own DAG run."""
+    task = get_current_context()["ti"]
+    identity = TaskIdentity(
+        dag_id=task.dag_id, run_id=task.run_id, task_id=task.task_id, map_index=task.map_index
+    )
+    url = gateway_url(BaseHook.get_connection(GATEWAY))
+    return GatewayClient(url, TaskTokens(_task_key, identity))
+
+
+def _task_key() -> SigningKey:
+    return parse_task_key(BaseHook.get_connection(GATEWAY).password or "")
 
 
 def store_credentials() -> Credentials:
@@ -89,7 +110,7 @@ def pod_gateway_url() -> str:
     """The gateway's address, as pods reach it."""
     connection = BaseHook.get_connection(GATEWAY)
     url: str | None = connection.extra_dejson.get(POD_URL)
-    return url or _from_a_pod(gateway_address(connection)[0])
+    return url or _from_a_pod(gateway_url(connection))
 
 
 def _from_a_pod(url: str) -> str:

@@ -22,7 +22,7 @@ from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
-from hpo_ops.gateway.settings import job_runner, open_studies
+from hpo_ops.gateway.settings import job_runner, open_studies, read_rate
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -82,6 +82,7 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         login=log_in,
         platform=platform,
         open_store_session=open_store_session,
+        requests_per_second=read_rate(environment),
     )
 
 

@@ -29,6 +29,7 @@ from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import LogContainer, show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
 from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
+from hpo_ops.cli.signing_keys import keys
 from hpo_ops.cli.target import parse_changes, read_target
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trace import trace
@@ -355,20 +356,22 @@ def gateway(
 
     from hpo_ops.client.http import PREFIX
     from hpo_ops.gateway.app import create_app
-    from hpo_ops.gateway.settings import open_studies
+    from hpo_ops.gateway.settings import open_studies, read_rate
 
     try:
+        rate = read_rate(os.environ)
         studies = open_studies(os.environ)
     except ValueError as error:
         raise CommandError(str(error)) from error
     alone = FastAPI(openapi_url=None)
-    alone.mount(PREFIX, create_app(studies))
+    alone.mount(PREFIX, create_app(studies, requests_per_second=rate))
     uvicorn.run(alone, host=host, port=port)
 
 
 app.command(epilog=trial.EPILOG)(trial.show)
 app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(trace, name="trace")
+app.add_typer(keys, name="keys")
 app.command(epilog=simulate.EPILOG)(simulate.simulate)
 app.command(epilog=plan.EPILOG)(plan.plan)
 app.command(epilog=whatif.EPILOG)(whatif.whatif)

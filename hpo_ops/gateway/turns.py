@@ -14,6 +14,7 @@ from hpo_ops.client import (
     TurnKind,
     Waiting,
 )
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.config import Flow
 from hpo_ops.config.forecasts import forecast_order
 from hpo_ops.config.shares import given
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class Turns(Segments):
     """The turns of trials. Every call is safe to repeat."""
 
-    secret: str
+    keys: KeyRing
 
     @cached_property
     def proposals(self) -> Proposals:
@@ -173,7 +174,7 @@ class Turns(Segments):
             kind=TurnKind.RUN,
             reason=row.reason or "it is its turn",
             assignment=assignment,
-            token=issue_segment_token(self.secret, segment_id),
+            token=issue_segment_token(self.keys, segment_id),
             command=config.command,
             code=config.code,
             preemptions=preemptions,

@@ -81,7 +81,7 @@ def airflow_environment(
 
 def api_server_environment(secrets: Secrets, *, ledger_url: str) -> dict[str, str]:
     """Returns what the api-server alone gets, since only the gateway touches the ledger."""
-    return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_SECRET": secrets.gateway_secret}
+    return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_KEYS": secrets.keys.to_text()}
 
 
 def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str]:
@@ -136,17 +136,9 @@ def _gateway_connection(settings: Settings, secrets: Secrets) -> str:
         "host": LOOPBACK,
         "port": settings.port,
         "schema": "http",
-        "password": _service_token(secrets),
+        "password": secrets.keys.task_key(),
     }
     return json.dumps(connection)
-
-
-def _service_token(secrets: Secrets) -> str:
-    try:
-        from hpo_ops.gateway.tokens import issue_service_token
-    except ModuleNotFoundError:
-        return ""
-    return issue_service_token(secrets.gateway_secret)
 
 
 def _s3_connection(secrets: Secrets, *, endpoint: str) -> str:

@@ -173,12 +173,12 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "a storage that is no address",
         {"warm_start": {"study": "a", "storage": "./old.db"}},
-        ["warm_start.storage is './old.db'", "address"],
+        ["warm_start.storage is './old.db'", "HPO_STORAGE_OLD"],
     ),
     (
         "a password in a study",
         {"warm_start": {"study": "a", "storage": "postgresql://me:secret@host/db"}},
-        ["warm_start.storage has a password", "HPO_STORAGE_OLD"],
+        ["warm_start.storage is an address", "HPO_STORAGE_OLD"],
     ),
     ("a sampler without a name", {"sampler": {"seed": 1}}, ["sampler.name", "missing"]),
     ("a number as a sampler", {"sampler": 5}, ["sampler is 5"]),

@@ -17,7 +17,7 @@ from obstore.store import MemoryStore
 from hpo_ops.checkpoints.archive import local_code
 from hpo_ops.client import StudyRequest
 from hpo_ops.config import parse_study
-from hpo_ops.gateway import job_routes
+from hpo_ops.gateway import request_limits
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.settings import job_runner
@@ -232,11 +232,11 @@ def test_a_body_that_is_no_job_or_too_large_is_refused(
     assert "job is missing" in only_code.json()["detail"]
     text = lab.web.post(URL, data={"code": "x"}, files={"job": ("j", "{}")}, headers=LOGIN)
     assert "must be a file" in text.json()["detail"]
-    chunks = lab.web.post(URL, content=iter([b"{}"]), headers=LOGIN)
-    assert chunks.status_code == 411
-    monkeypatch.setattr(job_routes, "MAX_PACKED", 10)
-    monkeypatch.setattr(job_routes, "MAX_JOB", 10)
+    monkeypatch.setattr(request_limits, "ARCHIVE_BODY", 10)
+    monkeypatch.setattr(request_limits, "JOB_BODY", 10)
     assert lab.post().status_code == 413
+    chunks = lab.web.post(URL, content=iter([b"{}", b" " * 10]), headers=LOGIN)
+    assert chunks.status_code == 413
 
 
 def test_jobs_need_the_right_to_start_runs(lab: Lab) -> None:
