@@ -35,6 +35,7 @@ from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
 from hpo_ops.config import StudyError, load_study
+from hpo_ops.isolation.allowlist import all_installed_classes_allowed
 from hpo_ops.stack import Stack, StackError, Update
 
 app = typer.Typer(
@@ -54,6 +55,10 @@ EXPECTED = (
     GatewayUnreachableError,
 )
 """Errors that are told in a sentence."""
+READ_STUDIES = frozenset(
+    {"validate", "build", "run", "import", "compare", "reproduce", "simulate", "plan", "whatif"}
+)
+"""Commands that read study files or policies of the user's, as that user on their own machine."""
 
 
 def main() -> None:
@@ -66,6 +71,13 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@app.callback()
+def prepare(context: typer.Context) -> None:
+    """Lets commands that read a study file of the user's use the user's own classes."""
+    if context.invoked_subcommand in READ_STUDIES:
+        context.with_resource(all_installed_classes_allowed())
 
 
 @app.command(epilog="Example: hpo validate dags/studies/digits.yaml")

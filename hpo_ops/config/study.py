@@ -184,7 +184,8 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        self.create_scheduler()
+        if self._can_be_made(self.scheduler, info):
+            self.create_scheduler()
         if info.context is not ENTERED:
             check_curves(self)
             sampler = self.sampler
@@ -206,7 +207,9 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_shares(self) -> Self:
+    def _check_shares(self, info: ValidationInfo) -> Self:
+        if self.allocator is not None and self._can_be_made(self.allocator, info):
+            self.create_allocator()
         check_allocator(self)
         check_folds(self, most=MAX_TRIALS)
         return self
@@ -243,7 +246,7 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def _check_together(self, info: ValidationInfo) -> Self:
         if self.parallelism > self.ceiling:
             raise ValueError(
                 f"parallelism is {self.parallelism}, but must be {self.ceiling} or less "
@@ -259,10 +262,7 @@ class StudyConfig(Model):
                 f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
                 "since a repeat must know nothing of the others"
             )
-        scheduler = self.create_scheduler()
-        if self.reproducible and not (
-            self.scheduler.name == "default" or hasattr(scheduler, "rungs")
-        ):
+        if self.reproducible and not self._has_rungs(info):
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
@@ -279,6 +279,20 @@ class StudyConfig(Model):
                 "since trials of a rolling study are proposed in the order in which others end"
             )
         return self
+
+    def _has_rungs(self, info: ValidationInfo) -> bool:
+        if self.scheduler.name == "default" or not self._can_be_made(self.scheduler, info):
+            return True
+        return hasattr(self.create_scheduler(), "rungs")
+
+    @staticmethod
+    def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
+        """Whether a policy is made to check it.
+
+        A study that has been entered stays readable when a class that it names is gone, or is not
+        allowed any more.
+        """
+        return info.context is not ENTERED or ":" not in policy.name
 
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""

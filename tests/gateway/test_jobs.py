@@ -215,6 +215,19 @@ class Search:
     assert "strategy is 'modelpkg.none:Search'" in answer.json()["detail"]
 
 
+def test_a_job_runs_nothing_that_its_strategy_names(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "was_here"
+    writes = f"open({str(marker)!r}, 'w').close()\n"
+    (tmp_path / "hostile_strategy.py").write_text(writes)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = archive({**CODE, "modelpkg/search.py": writes})
+    for number, name in enumerate(("hostile_strategy:Search", "modelpkg.search:Search")):
+        lab.post({**SMALL, "jobname": f"job{number}", "strategy": name}, code)
+        assert not marker.exists()
+
+
 def test_an_archive_that_cannot_be_trusted_is_not_kept(lab: Lab) -> None:
     answer = lab.post(code=archive({"../evil.py": "", **CODE}, with_folders=False))
     assert answer.status_code == 422
