@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.strategies import SearchStrategy
 
@@ -69,6 +69,7 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
         began = time.monotonic()
 
         def example(value: T) -> None:
+            note(f"input: {value!r:.4000}")
             seen.update(check(value))
 
         # Failing inputs are kept by the name of the function.

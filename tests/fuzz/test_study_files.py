@@ -28,8 +28,8 @@ _BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
 TOKENS = (
     b"&a ", b"*a", b"<<: *a\n", b"!!python/object/apply:os.system [id]", b"!!binary x", b"{", b"]",
     b"? ", b": ", b"- ", b"|\n", b"\t", b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"---\n",
-    b"%YAML 9", b"1e999", b"0x" + b"f" * 400, b"9" * 5000, b"2024-13-45", b"[" * 2000, b"\n  " * 50,
-    _BOMB,
+    b"%YAML 9", b"1e999", b"0x" + b"f" * 400, b"9" * 5000, b"2024-13-45", b"[" * 2000,
+    b"\n  " * 50, _BOMB,
 )  # fmt: skip
 
 
