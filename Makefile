@@ -9,6 +9,9 @@ UV_LINKS := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)")
 WORKERS ?= auto
 # Tests against a real stack wait as much as they work: three stacks keep two cores busy.
 STACKS ?= 3
+# Inputs of `make fuzz`, over all targets; without a SEED it chooses one and prints it.
+INPUTS ?= 100000
+SEED ?=
 # Where tests start real services: whole stacks, Kubernetes.
 REAL := tests/checkpoints tests/stack tests/e2e tests/k8s
 PYTEST := $(BIN)/python -m pytest
@@ -16,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-real test-tools test-e2e test-k8s cluster-up cluster-down check format bench packages constraints clean
+.PHONY: help install demo up down status test test-fast test-real test-tools test-e2e test-k8s fuzz cluster-up cluster-down check audit format bench packages constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +68,9 @@ test-k8s: install test-tools ## Runs the tests on Kubernetes: our own, or that o
 test-tools: install packages # What the tests against real things are run on
 	@$(BIN)/python -m tests.cluster build --if-possible
 
+fuzz: install ## Fuzzes the gateway, study files, archives and the protocol: INPUTS=100000 SEED=…
+	HPO_FUZZ_INPUTS=$(INPUTS) HPO_FUZZ_SEED=$(SEED) $(PYTEST) --quiet --timeout=0 --numprocesses $(WORKERS) tests/fuzz
+
 cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
 	@$(BIN)/python -m tests.cluster up
 
@@ -76,6 +82,9 @@ check: install ## Checks style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: install ## Checks pins, licences, silenced security rules and known vulnerabilities (ADVISORIES=all.zip)
+	$(BIN)/python -m tests.audit $(if $(ADVISORIES),--advisories "$(ADVISORIES)")
 
 format: install ## Formats the code
 	$(BIN)/ruff check --fix .

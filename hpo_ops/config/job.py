@@ -118,6 +118,8 @@ def parse_job(data: object) -> Job:
         return Job.model_validate(data)
     except ValidationError as error:
         raise StudyError("job", explain(error, Job)) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair, as JSON may have it
+        raise StudyError("job", [f"has text that is not Unicode ({error.reason})"]) from error
 
 
 def study_of(job: Job, *, code: str, runner: str) -> StudyConfig:

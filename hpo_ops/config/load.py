@@ -110,6 +110,8 @@ def parse_study(data: object, *, source: str, is_entered: bool = False) -> Study
         return StudyConfig.model_validate(data, context=ENTERED if is_entered else None)
     except ValidationError as error:
         raise StudyError(source, explain(error, StudyConfig)) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair, as JSON may have it
+        raise StudyError(source, [f"has text that is not Unicode ({error.reason})"]) from error
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

@@ -204,7 +204,7 @@ def run_command(request: dict[str, Any]) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(program, request["argv"], request["environment"])  # noqa: S606
+        os.execvpe(program, request["argv"], request["environment"])  # noqa: S606  the training command
     except OSError as error:
         _give_up(f"cannot start {program}: {error.strerror}")
 
@@ -226,7 +226,7 @@ def _run_as_main(script: str) -> int:
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__file__ = script
     try:
-        exec(compile(Path(script).read_bytes(), script, "exec"), vars(main))  # noqa: S102
+        exec(compile(Path(script).read_bytes(), script, "exec"), vars(main))  # noqa: S102  the training script
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0

@@ -159,7 +159,7 @@ class ReinforceSampler(BaseSampler):
                 params[name] = fixed[name]
             else:
                 # Each draw has a seed of its own, so that what is fixed moves no other.
-                random = Random(derive_seed(self._seed, "draw", number, name))  # noqa: S311
+                random = Random(derive_seed(self._seed, "draw", number, name))  # noqa: S311  no secret
                 chances = policy.probabilities(taken)
                 (index,) = random.choices(range(len(chances)), chances)
                 params[name] = axis.decode(index, random)

@@ -72,7 +72,7 @@ def spawn(
 ) -> ProcessRecord:
     """Starts a process in a session and process group of its own; its output goes to the log."""
     with log.open("ab") as output:
-        child = subprocess.Popen(  # noqa: S603
+        child = subprocess.Popen(  # noqa: S603  parts of the stack
             list(command),
             env=dict(environment),
             cwd=cwd,

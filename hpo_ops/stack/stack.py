@@ -163,7 +163,7 @@ class Stack:
         self, *arguments: str, timeout_seconds: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command of Airflow's against this stack; the caller looks at the return code."""
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(  # noqa: S603  Airflow's own command
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
             cwd=self._settings.project,

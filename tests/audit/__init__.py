@@ -1,0 +1,1 @@
+"""The audit of dependencies and of silenced security rules: `make audit`."""

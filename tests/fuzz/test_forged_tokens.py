@@ -1,0 +1,66 @@
+"""Tokens that were not issued by the gateway: none is taken."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from typing import Any
+
+import jwt
+import pytest
+from hypothesis import strategies as st
+
+from hpo_ops.gateway.tokens import AUDIENCE, BadTokenError, issue_segment_token, read_token
+from tests.fuzz.conftest import Fuzz
+from tests.fuzz.mutations import damaged, near
+from tests.fuzz.outcomes import outcome
+from tests.gateway.web import SECRET
+
+CLAIMS = {"kind": "service", "sub": "tasks", "aud": AUDIENCE, "exp": 4_000_000_000}
+HEADER = {"alg": "HS256", "typ": "JWT"}
+NAMES = ("none", "HS512", "RS256", "kid", "jku", "x5u", "crit", "b64", "service", "segment", "exp")
+
+
+def _part(data: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(data).encode()).rstrip(b"=").decode()
+
+
+def _unsigned(header: Any, claims: Any, signature: bytes) -> str:
+    end = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
+    return f"{_part(header)}.{_part(claims)}.{end}"
+
+
+def _signed_by_another(claims: dict[str, Any], secret: str) -> str:
+    return jwt.encode(claims, secret, algorithm="HS256")
+
+
+@pytest.mark.fuzz(200)
+def test_a_forged_token_is_refused(fuzz: Fuzz[Any]) -> None:
+    good = issue_segment_token(SECRET, "s1")
+
+    def check(token: str) -> Counter[str]:
+        if token == good:
+            return Counter()
+        seen = outcome(lambda: read_token(SECRET, token), BadTokenError)
+        assert seen["taken"] == 0
+        return seen
+
+    tokens = st.one_of(
+        st.text(max_size=60),
+        damaged([good.encode()], tokens=[b".", b"..", b"=", b"\x00"]).map(
+            lambda text: text.decode("utf-8", "replace")
+        ),
+        st.builds(
+            _unsigned,
+            near([HEADER], names=NAMES),
+            near([CLAIMS], names=NAMES),
+            st.binary(max_size=32),
+        ),
+        st.builds(
+            _signed_by_another,
+            st.just(CLAIMS),
+            st.text(st.characters(exclude_categories=["Cs"]), min_size=32, max_size=40),
+        ),
+    )
+    fuzz(tokens, check)
