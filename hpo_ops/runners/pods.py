@@ -18,7 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpo_ops.config import Pod, Resources
-from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
+from hpo_ops.protocol import (
+    AGENT_DIRECTORY_VARIABLE,
+    DIRECTORY_VARIABLE,
+    SIDECAR_VARIABLE,
+    Assignment,
+)
 
 Spec = dict[str, Any]
 
@@ -34,6 +39,8 @@ GPU = "nvidia.com/gpu"
 TRAINING, AGENT, RESTORE, PACKAGES = "base", "agent", "restore", "packages"
 """Containers; Airflow calls the one that does the work ``base``."""
 WORKSPACE = "/hpo"
+AGENT_FOLDER = "/hpo-agent"
+"""Only in the agent's containers: what the training must not be able to change."""
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
 AGENT_IMAGE_VARIABLE, TRAINING_IMAGE_VARIABLE = "HPO_AGENT_IMAGE", "HPO_TRAINING_IMAGE"
@@ -198,6 +205,7 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
             "containers": [_training_container(plan, shares), *([] if native else [agent])],
             "volumes": [
                 {"name": "hpo", "emptyDir": _empty_dir(plan.resources)},
+                {"name": "hpo-agent", "emptyDir": {}},
                 {"name": "dshm", "emptyDir": {"medium": "Memory"}},
             ],
         },
@@ -260,6 +268,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
     """A container of ours, which alone gets the token and the store's keys."""
     environment = {
         DIRECTORY_VARIABLE: WORKSPACE,
+        AGENT_DIRECTORY_VARIABLE: AGENT_FOLDER,
         "HPO_ASSIGNMENT": plan.assignment.to_json(),
         "HPO_GATEWAY_URL": plan.gateway_url,
         "HPO_STUDY_KEY": plan.key,
@@ -276,7 +285,10 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
             "requests": {"cpu": "50m", "memory": "128Mi"},
             "limits": {"memory": "1Gi"},
         },
-        "volumeMounts": [{"name": "hpo", "mountPath": WORKSPACE}],
+        "volumeMounts": [
+            {"name": "hpo", "mountPath": WORKSPACE},
+            {"name": "hpo-agent", "mountPath": AGENT_FOLDER},
+        ],
         "securityContext": {"allowPrivilegeEscalation": False},
         # Why it failed then stands in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
