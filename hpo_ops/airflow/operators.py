@@ -351,7 +351,9 @@ class PublishOperator(BaseOperator):
         step = best.checkpoint_step or 0
         number = best.trial if best.checkpoint_trial is None else best.checkpoint_trial
         try:
-            return checkpoints.copy_to_best(number, step, uri=best.checkpoint_uri)
+            return checkpoints.copy_to_best(
+                number, step, uri=best.checkpoint_uri, digest=best.checkpoint_digest
+            )
         except CorruptCheckpointError as error:
             if best.served is None:
                 raise

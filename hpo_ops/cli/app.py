@@ -67,7 +67,7 @@ def main() -> None:
         app()
     except EXPECTED as error:
         err.print("hpo:", style="red", end=" ")
-        err.print(str(error), markup=False, soft_wrap=True)
+        err.print(str(error), soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -98,7 +98,7 @@ def validate(
         if not as_json and not problems:
             out.print(f"{file_name}: ok")
         for problem in problems if not as_json else []:
-            err.print(f"{file_name}: {problem}", soft_wrap=True, markup=False)
+            err.print(f"{file_name}: {problem}", soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
@@ -311,7 +311,7 @@ def up(
     stack = Stack(Path(STATE_FOLDER), port=port)
     stack.start(show_update)
     out.print(f"Airflow:     {stack.url}")
-    out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+    out.print(f"Log in as:   {stack.username} / {stack.password}")
 
 
 @app.command()
@@ -336,13 +336,13 @@ def demo(
             out.print("stopping what was started")
             stack.stop()
         raise
-    out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+    out.print(f"Log in as:   {stack.username} / {stack.password}")
     out.print("The stack goes on running; stop it with: make down")
 
 
 def show_update(update: Update) -> None:
     """A line of the stack's progress."""
-    out.print(f"  {update}", markup=False)
+    out.print(f"  {update}")
 
 
 @app.command(
