@@ -92,7 +92,7 @@ class WorkerPipeExecutor(BaseExecutor):
     RECENT_SECONDS = 5.0
     BEGIN_SECONDS = 30.0
     """A worker that has not begun its workload for so long is replaced."""
-    END_SECONDS = 60.0
+    END_SECONDS = 30.0
     """How long `end` lets running tasks finish."""
     TERM_SECONDS = 5.0
     """How long a worker has between SIGTERM and SIGKILL."""

@@ -240,13 +240,17 @@ class Stack:
             self._servers().stop([part], progress)
         self.start(progress)
 
+    def find(self, part: Part) -> psutil.Process | None:
+        """Returns a part's main process while it runs."""
+        return self._servers().find(part)
+
     def kill(self, part: Part) -> None:
         """Kills a part's main process with SIGKILL, as a machine short of memory does.
 
         Raises:
             StackError: The part is not running.
         """
-        process = self._servers().find(part)
+        process = self.find(part)
         if process is None:
             raise StackError(f"{part} is not running")
         process.kill()

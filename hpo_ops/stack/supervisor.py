@@ -153,21 +153,22 @@ class Supervisor:
     def _look_after(self, part: Part, healthy: set[Part]) -> None:
         if part in AIRFLOW_PARTS and Part.POSTGRES not in healthy:
             return  # nothing that is started now would stay
-        watch, now = self._watches[part], time.monotonic()
+        watch, main = self._watches[part], self._servers.find(part)
         is_told_by_another = part in AIRFLOW_PARTS and part is not Part.API_SERVER
         why = watch.judge(
-            is_running=self._servers.find(part) is not None,
+            is_running=main is not None,
             is_healthy=part in healthy,
             is_known=not is_told_by_another or Part.API_SERVER in healthy,
-            now=now,
+            now=time.monotonic(),
         )
         if why is not None:
-            self._start_again(part, why)
+            self._start_again(part, main, why)
 
-    def _start_again(self, part: Part, why: str) -> None:
+    def _start_again(self, part: Part, main: psutil.Process | None, why: str) -> None:
         watch = self._watches[part]
         with self._lock():
-            if not self._is_in_charge():
+            # `make up` may have done so while this process waited for the lock.
+            if not self._is_in_charge() or self._servers.find(part) != main:
                 return
             again = f" (restart {watch.restarts + 1} in a row)" if watch.restarts else ""
             self._say(f"{part}: {why}; starting it again{again}")

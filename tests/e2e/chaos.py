@@ -215,7 +215,7 @@ class Chaos:
     def _targets(self) -> dict[str, list[psutil.Process]]:
         """Every process of the stack, by what it is."""
         stack = self._lab.stack
-        mains = {status.pid: str(status.part) for status in stack.status()}
+        mains = {main.pid: str(part) for part in Part if (main := stack.find(part))}
         found: dict[str, list[psutil.Process]] = {}
         for process in stack.processes():
             with contextlib.suppress(psutil.Error, OSError):
