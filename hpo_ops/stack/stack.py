@@ -74,7 +74,7 @@ class Stack:
         s3_port: int | None = None,
         extra_environment: Mapping[str, str] | None = None,
         start_seconds: float = 180.0,
-        hang_seconds: float = 30.0,
+        hang_seconds: float = 60.0,
     ) -> None:
         self._layout = Layout(Path(root).resolve())
         settings = Settings.read(self._layout)

@@ -31,7 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.client import GatewayUnreachableError
-from hpo_ops.stack import Stack, supervised
+from hpo_ops.stack import Part, Stack, supervised
 from hpo_ops.stack.processes import STACK_PART
 from tests.e2e.airflow import QUIET, TRAINING, Lab, wait_for
 
