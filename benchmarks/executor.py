@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each task")
     parser.add_argument("--repeats", type=int, default=2, help="runs with each executor")
-    parser.add_argument("--every", type=float, default=1.0, help="seconds between two kills")
+    parser.add_argument("--every", type=int, default=4, help="tasks that begin for each kill")
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
@@ -110,13 +110,15 @@ def _lab(tasks: int, seconds: float) -> Lab:
     return lab
 
 
-def _run_with_kills(lab: Lab, tasks: int, *, every: float, seed: int) -> Killing:
+def _run_with_kills(lab: Lab, tasks: int, *, every: int, seed: int) -> Killing:
     chance, is_over, kills = random.Random(seed), threading.Event(), 0  # noqa: S311
 
     def kill() -> None:
         nonlocal kills
-        while not is_over.wait(chance.uniform(0.0, 2 * every)):
-            if workers := _workers(lab):
+        before = len(_notes(lab))
+        while not is_over.wait(chance.uniform(0.0, 0.2)):
+            begun = len(_notes(lab)) - before
+            if begun >= every * (kills + 1) and (workers := _workers(lab)):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     chance.choice(workers).kill()
                     kills += 1
@@ -128,14 +130,19 @@ def _run_with_kills(lab: Lab, tasks: int, *, every: float, seed: int) -> Killing
     finally:
         is_over.set()
         killer.join()
-    lines = [line.split() for line in (lab.root / "notes").read_text("utf-8").splitlines()]
-    tries = Counter((number, number_of) for run, number, number_of in lines if run == cost.run_id)
+    lines = [line.split() for line in _notes(lab)]
+    tries = Counter((number, attempt) for run, number, attempt in lines if run == cost.run_id)
     return Killing(
         wall_seconds=cost.wall_seconds,
         kills=kills,
         doubled=sum(count > 1 for count in tries.values()),
         missing=tasks - len({number for number, _ in tries}),
     )
+
+
+def _notes(lab: Lab) -> list[str]:
+    """One line for each try of a task that began."""
+    return (lab.root / "notes").read_text("utf-8").splitlines()
 
 
 def _workers(lab: Lab) -> list[psutil.Process]:
