@@ -23,6 +23,7 @@ from psycopg2 import sql
 from hpo_ops.stack.layout import Layout
 from hpo_ops.stack.parts import Part, PartFailedError
 from hpo_ops.stack.postgres_programs import PostgresPrograms
+from hpo_ops.stack.processes import kill_all
 from hpo_ops.stack.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Postgres:
         if not self._layout.postgres_marker.exists() and self._folder.exists():
             self.stop()
             shutil.rmtree(self._folder)
+        if self.find() is None:
+            self._kill_leftovers()
         self._forget_stale_postmaster()
         if not (self._folder / "PG_VERSION").exists():
             self._programs.initialize(
@@ -73,6 +76,28 @@ class Postgres:
         remaining = self.find()
         if remaining is not None:
             remaining.kill()
+
+    def kill(self) -> None:
+        """Kills a server that does not answer, all of its processes included.
+
+        What was committed is in the write-ahead log, from which the next start recovers.
+        """
+        main = self.find()
+        if main is not None:
+            kill_all([main])
+        self._kill_leftovers()
+
+    def _kill_leftovers(self) -> None:
+        """Kills server processes whose main process is gone: they keep the next one from starting.
+
+        They end by themselves, unless they are stopped or hang.
+        """
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.name() == "postgres" and process.cwd() == str(self._folder):
+                    left.append(process)
+        kill_all(left)
 
     def find(self) -> psutil.Process | None:
         """Returns the server's main process while it runs."""
