@@ -20,7 +20,6 @@ import shutil
 import statistics
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from sqlalchemy import URL, Engine, create_engine, text
 
 from benchmarks.lab import machine, write_json
 from hpo_ops.client import StudyRequest, TurnKind
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger, leases
 from hpo_ops.protocol import Outcome, Report, Result
@@ -177,7 +177,7 @@ def grow(server: URL, trials: int) -> Grown:
         connection.execute(text(f"CREATE DATABASE {name}"))
     admin.dispose()
     ledger = Ledger.open(server.set(database=name).render_as_string(hide_password=False))
-    studies = Studies(ledger, secret=uuid.uuid4().hex)
+    studies = Studies(ledger, KeyRing.make())
     with ledger.engine.begin() as connection:
         leases.set_capacity(connection, "local", 4)
     handle = studies.start(StudyRequest(config=_config(trials), dag_id="grown", run_id="r"))

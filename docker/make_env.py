@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.stack.secrets import Secrets
 
 
@@ -21,8 +20,8 @@ def main() -> None:
         "AIRFLOW_ADMIN_PASSWORD": made.admin_password,
         "S3_ACCESS_KEY": made.s3_access_key,
         "S3_SECRET_KEY": made.s3_secret_key,
-        "HPO_GATEWAY_SECRET": made.gateway_secret,
-        "HPO_SERVICE_TOKEN": issue_service_token(made.gateway_secret),
+        "HPO_GATEWAY_KEYS": made.gateway_keys,
+        "HPO_TASK_KEY": made.keys.task_key(),
     }
     for name, value in variables.items():
         sys.stdout.write(f"{name}={value}\n")

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.databases import database, empty_database, postgres, template
+from tests.s3 import s3, s3_folder
 
-__all__ = ["database", "empty_database", "postgres", "template"]
+__all__ = ["database", "empty_database", "postgres", "s3", "s3_folder", "template"]
 
 # Tests run side by side: threads that wait for a core cost more than they bring.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

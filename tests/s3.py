@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import obstore
+import pytest
 from obstore.exceptions import BaseError
 
 from hpo_ops.checkpoints import Credentials, open_store
@@ -23,10 +24,21 @@ KEY, SECRET = "key", "secret"
 START_SECONDS = 60.0
 
 
+@pytest.fixture(scope="session")
+def s3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the S3 service of these tests keeps everything."""
+    return tmp_path_factory.mktemp("s3")
+
+
+@pytest.fixture(scope="session")
+def s3(s3_folder: Path) -> Iterator[Credentials]:
+    with running_s3(s3_folder) as credentials:
+        yield credentials
+
+
 @contextmanager
 def running_s3(folder: Path) -> Iterator[Credentials]:
     """Runs an S3 service with one bucket; yields how to reach it."""
-    program = Path(sys.executable).with_name("weed")
     port = _free_ports()
     ports = [
         f"-{name}.port={port + index}"
@@ -36,9 +48,9 @@ def running_s3(folder: Path) -> Iterator[Credentials]:
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [
-                program, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", *ports,
-                "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
-                "-master.telemetry=false",
+                sys.executable, "-m", "hpo_ops.stack.serve_object_store",
+                f"--security={folder / 'security'}", "--host=127.0.0.1", "--",
+                f"-dir={folder}", "-ip.bind=127.0.0.1", *ports,
             ],
             env={
                 "PATH": os.environ["PATH"],

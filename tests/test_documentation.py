@@ -97,6 +97,11 @@ def run_example() -> type[Any]:
 TestHalfway = run_example()
 
 
+@pytest.fixture(autouse=True)
+def _the_operator_allows_the_page_on_schedulers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPO_ALLOWED_CLASSES", "halfway:Halfway")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     dead = []

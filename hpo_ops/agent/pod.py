@@ -17,6 +17,7 @@ from types import FrameType
 from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.logs import LogShipper
 from hpo_ops.agent.restoring import restore_checkpoint, with_signs_of_life
+from hpo_ops.agent.store_credentials import SESSION_VARIABLE, SessionCredentials
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
@@ -35,7 +36,7 @@ LOG_SECONDS = 60.0
 """To get the last lines out after that; a store that hangs keeps a trial no longer."""
 LEAVE_LOG_SECONDS = 10.0
 """The same after SIGTERM."""
-TOOLS = ("cat", "mkfifo", "mv", "rm", "sleep", "tee")
+TOOLS = ("cat", "mkdir", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
 RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
 
@@ -59,7 +60,14 @@ class Segment:
         workspace = Workspace.from_environment(environment)
         if workspace is None or assignment.checkpoint_store is None:
             raise ValueError("HPO_DIR or the store is missing")
-        store = open_store(assignment.checkpoint_store)
+        gateway = SegmentClient(
+            environment["HPO_GATEWAY_URL"], environment[TOKEN_VARIABLE], assignment.segment
+        )
+        has_session = bool(environment.get(SESSION_VARIABLE))
+        store = open_store(
+            assignment.checkpoint_store,
+            provider=SessionCredentials(gateway) if has_session else None,
+        )
         key = environment["HPO_STUDY_KEY"]
         return cls(
             assignment=assignment,
@@ -67,9 +75,7 @@ class Segment:
             store=store,
             checkpoints=Checkpoints(store, key, uri=assignment.checkpoint_store),
             logs=Logs(store, key),
-            gateway=SegmentClient(
-                environment["HPO_GATEWAY_URL"], environment[TOKEN_VARIABLE], assignment.segment
-            ),
+            gateway=gateway,
             code=environment.get("HPO_CODE") or None,
             is_sidecar=bool(environment.get(SIDECAR_VARIABLE)),
         )

@@ -2,6 +2,14 @@
 # SIGTERM is noted and passed on to it. Started by a static busybox, in an image of any kind.
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
+# The user may be unknown to the image: what asks for a home folder or for a name gets one.
+if [ ! -w "${HOME:-/}" ]; then
+    export HOME="$hpo/home"
+    mkdir -p "$HOME"
+fi
+if ! "$hpo/bin/busybox" id -un >/dev/null 2>&1; then
+    export USER="${USER:-hpo}" LOGNAME="${LOGNAME:-hpo}"
+fi
 # What install.py installed comes before what the image has; the image's own setting stays.
 if [ -e "$hpo/packages" ]; then
     export PYTHONPATH="$hpo/packages${PYTHONPATH:+:$PYTHONPATH}"

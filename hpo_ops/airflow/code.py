@@ -6,7 +6,8 @@ from pathlib import Path
 
 from hpo_ops.airflow.connections import default_store, store_credentials
 from hpo_ops.airflow.running import code_folder
-from hpo_ops.checkpoints import open_store
+from hpo_ops.checkpoints import BadCodeError, open_store
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.checkpoints.archive import archive_name, local_code, split_address
 
 
@@ -14,9 +15,13 @@ def unpack_code(address: str) -> Path:
     """The folder with the code of an archive in a store.
 
     Raises:
-        BadCodeError: It is no address of packed code, or the archive is broken.
+        BadCodeError: It is no address of packed code, its store is not allowed, or it is broken.
     """
     store, name = split_address(address)
+    try:
+        AllowedStores.from_environment().check(store)
+    except ValueError as error:
+        raise BadCodeError(f"code is {address!r}: {error}") from error
     return local_code(open_store(store, store_credentials()), name, code_folder())
 
 

@@ -4,38 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
-from airflow.sdk import BaseHook, Connection
+from airflow.sdk import BaseHook, Connection, get_current_context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from hpo_ops.agent.store_credentials import SESSION_VARIABLE
 from hpo_ops.checkpoints import Credentials
+from hpo_ops.checkpoints.allowed_stores import OWN_STORE_VARIABLE
 from hpo_ops.client import GatewayClient
+from hpo_ops.client.signing import (
+    SigningKey,
+    TaskIdentity,
+    TaskTokens,
+    parse_task_key,
+    sign_triggerer_token,
+)
 
 GATEWAY = "hpo_gateway"
-"""Connection of the gateway: host, port, schema, and a service token as its password."""
+"""Connection of the gateway: host, port, schema, and the tasks' signing key as its password."""
 STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
 KUBERNETES = "kubernetes_default"
 """Connection of the cluster in which trials are pods."""
-STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
+STORE_VARIABLE = OWN_STORE_VARIABLE
 POD_HOST_VARIABLE = "HPO_POD_HOST"
 """Where pods reach this machine, for a gateway and a store that listen on its loopback."""
 POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
 """Extras of the two connections: the addresses as pods reach them, where they differ."""
+POD_ROLE = "pod_role_arn"
+"""Extra of the store's connection: the role whose sessions pods get instead of the keys."""
 
 
-def gateway_address(connection: Connection) -> tuple[str, str]:
-    """Address and token of the gateway."""
+def gateway_url(connection: Connection) -> str:
+    """Address of the gateway."""
     port = f":{connection.port}" if connection.port else ""
-    url = f"{connection.schema or 'http'}://{connection.host}{port}"
-    return url, connection.password or ""
+    return f"{connection.schema or 'http'}://{connection.host}{port}"
+
+
+def triggerer_access(connection: Connection) -> tuple[str, dict[str, str]]:
+    """Address of the gateway, and the headers of one request of the triggerer."""
+    token = sign_triggerer_token(parse_task_key(connection.password or ""))
+    return gateway_url(connection), {"Authorization": f"Bearer {token}"}
 
 
 def connect_gateway() -> GatewayClient:
-    """The gateway, for a task."""
-    return GatewayClient(*gateway_address(BaseHook.get_connection(GATEWAY)))
+    """The gateway, for the task that runs now: its tokens are good for its own DAG run."""
+    task = get_current_context()["ti"]
+    identity = TaskIdentity(
+        dag_id=task.dag_id, run_id=task.run_id, task_id=task.task_id, map_index=task.map_index
+    )
+    url = gateway_url(BaseHook.get_connection(GATEWAY))
+    return GatewayClient(url, TaskTokens(_task_key, identity))
+
+
+def _task_key() -> SigningKey:
+    return parse_task_key(BaseHook.get_connection(GATEWAY).password or "")
 
 
 def store_credentials() -> Credentials:
@@ -58,7 +84,7 @@ def store_credentials() -> Credentials:
         return Credentials.from_environment()
 
 
-_PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT}
+_PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT, POD_ROLE}
 """Extras of an AWS connection with keys that say it all."""
 
 
@@ -84,7 +110,7 @@ def pod_gateway_url() -> str:
     """The gateway's address, as pods reach it."""
     connection = BaseHook.get_connection(GATEWAY)
     url: str | None = connection.extra_dejson.get(POD_URL)
-    return url or _from_a_pod(gateway_address(connection)[0])
+    return url or _from_a_pod(gateway_url(connection))
 
 
 def _from_a_pod(url: str) -> str:
@@ -96,17 +122,47 @@ def _from_a_pod(url: str) -> str:
     return parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
 
 
+def store_extra() -> dict[str, Any]:
+    """The extra fields of the store's connection; none where there is no connection."""
+    with contextlib.suppress(AirflowNotFoundException):
+        extra: dict[str, Any] = BaseHook.get_connection(STORE).extra_dejson
+        return extra
+    return {}
+
+
+def pod_role() -> str | None:
+    """The role whose sessions pods get; None where the connection names none."""
+    return store_extra().get(POD_ROLE) or None
+
+
+def pods_get_platform_keys() -> bool:
+    """Whether pods are given keys that are good for the whole store."""
+    return pod_role() is None and store_credentials().access_key_id is not None
+
+
+def token_endpoint() -> str | None:
+    """Where STS answers: AWS's own, or with another S3 service the address of that."""
+    extra = store_extra()
+    own: str | None = extra.get("service_config", {}).get("sts", {}).get("endpoint_url")
+    return own or extra.get("endpoint_url") or None
+
+
 def pod_store_environment() -> dict[str, str]:
-    """The store's variables for a pod; without keys the pod's own identity counts."""
+    """The store's variables for a pod.
+
+    With a role for pods there are no keys among them: the agent asks the gateway for credentials
+    of its segment. Without keys and without a role the pod's own identity counts.
+    """
     credentials = store_credentials()
     endpoint = _from_a_pod(credentials.endpoint) if credentials.endpoint else None
-    with contextlib.suppress(AirflowNotFoundException):
-        endpoint = BaseHook.get_connection(STORE).extra_dejson.get(POD_ENDPOINT) or endpoint
+    endpoint = store_extra().get(POD_ENDPOINT) or endpoint
     is_ours = endpoint != credentials.endpoint
+    has_role = pod_role() is not None
     values = {
-        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
-        "AWS_SESSION_TOKEN": credentials.session_token,
+        "AWS_ACCESS_KEY_ID": None if has_role else credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": None if has_role else credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": None if has_role else credentials.session_token,
+        SESSION_VARIABLE: "true" if has_role else None,
         "AWS_REGION": credentials.region,
         "AWS_ENDPOINT_URL_S3": endpoint,
         # Who writes an address for pods down, means it.

@@ -18,15 +18,21 @@ from hpo_ops.airflow.operators import (
     PREPARE,
     CollectOperator,
     FinalizeOperator,
+    Numbers,
     PrepareOperator,
     PublishOperator,
     SampleOperator,
     best_asset,
 )
 from hpo_ops.airflow.running import RunningStudies
-from hpo_ops.airflow.sensors import EarlyStopSensor
+from hpo_ops.airflow.sensors import EarlyStopSensor, LaterTrialsSensor
 from hpo_ops.airflow.trial import TrialOperator
-from hpo_ops.airflow.trigger_form import form_of, generic_form
+from hpo_ops.airflow.trigger_form import (
+    form_of,
+    generic_form,
+    generic_most_trials,
+    max_mapped,
+)
 from hpo_ops.config import (
     GENERIC_CEILING,
     GENERIC_DAGS,
@@ -36,6 +42,7 @@ from hpo_ops.config import (
     load_study,
     parse_study,
 )
+from hpo_ops.config.rounds import count_rounds
 from hpo_ops.schedulers import PAUSING
 
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
@@ -112,8 +119,14 @@ def _read_files(
 
 def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
     """What of a study its DAG's tasks depend on."""
-    rounds = count_rounds(study) if study.flow is Flow.ROUNDS else 0
-    return study.flow, rounds, study.is_retrained
+    is_rolling = study.flow is Flow.ROLLING
+    count = _mapped_tasks(study) if is_rolling else count_rounds(study)
+    return study.flow, count, study.is_retrained
+
+
+def _mapped_tasks(study: StudyConfig) -> int:
+    """Mapped tasks that a rolling study needs for its trials."""
+    return math.ceil(study.mapped_trials / max_mapped())
 
 
 def rehearse() -> None:
@@ -156,7 +169,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
 
     def body(prepare: PrepareOperator) -> list[Any]:
         ends = (
-            _add_rolling(prepare, study.runner, _most_started(study))
+            _add_rolling(prepare, study.runner, _most_started(study), study.mapped_trials)
             if is_rolling
             else _add_rounds(prepare, study)
         )
@@ -167,6 +180,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
         body,
         config=study.to_dict(),
         runner=study.runner,
+        most_trials=_mapped_tasks(study) * max_mapped(),
         problem=problem,
         outlet=best_asset(study.name),
         params=form_of(study),
@@ -183,9 +197,10 @@ def build_generic_dag(runner: str) -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
     return _frame(
         GENERIC_DAGS[runner],
-        lambda prepare: _add_rolling(prepare, runner, None),
+        lambda prepare: _add_rolling(prepare, runner, None, generic_most_trials()),
         config=None,
         runner=runner,
+        most_trials=generic_most_trials(),
         outlet=AssetAlias("hpo/best"),
         params=generic_form(),
         publish_rule=TriggerRule.ALL_DONE,
@@ -202,6 +217,7 @@ def _frame(
     *,
     config: dict[str, Any] | None,
     runner: str,
+    most_trials: int,
     problem: str | None = None,
     outlet: Asset | AssetAlias,
     params: dict[str, Param],
@@ -216,7 +232,13 @@ def _frame(
         default_args=RETRIES,
         **arguments,
     ) as dag:
-        prepare = PrepareOperator(task_id=PREPARE, config=config, problem=problem, runner=runner)
+        prepare = PrepareOperator(
+            task_id=PREPARE,
+            config=config,
+            problem=problem,
+            runner=runner,
+            most_trials=most_trials,
+        )
         ends = body(prepare)
         publish = PublishOperator(
             task_id="publish",
@@ -240,19 +262,6 @@ def _add_rounds(prepare: PrepareOperator, study: StudyConfig) -> list[Any]:
     return [previous]
 
 
-def count_rounds(study: StudyConfig) -> int:
-    """Rounds that a study can need; those that it does not need are skipped.
-
-    With decisions at the barrier only, a trial comes back for each rung that it passes. Where
-    more is asked for when the study runs, the last rounds are larger.
-    """
-    batches = math.ceil(study.goal.trials / study.parallelism)
-    rungs = getattr(study.create_scheduler(), "rungs", ())
-    if not study.reproducible or not rungs:
-        return batches
-    return math.ceil(study.trials * len(rungs) / study.parallelism) + len(rungs)
-
-
 def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tuple[Any, Any]:
     width = len(str(max(count - 1, 10)))
     name = f"round_{number:0{width}}"
@@ -271,6 +280,8 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
                 task_id="trial",
                 folds=study.fold_count,
                 map_index_template="{{ task.label }}",
+                # One more than can run waits in its worker, ready to start.
+                max_active_tis_per_dagrun=study.ceiling + 1,
             )
             .expand_kwargs(sample.output)
         )
@@ -310,24 +321,44 @@ def _trial_operator(runner: str) -> Any:
     return TrialPodOperator
 
 
-def _add_rolling(prepare: PrepareOperator, runner: str, most_started: int | None) -> list[Any]:
-    """Trials without a barrier: instance i is trial i."""
-    trial = (
-        _trial_operator(runner)
-        .partial(
-            task_id="trial",
-            map_index_template="{{ task.label }}",
-            max_active_tis_per_dagrun=most_started,
+def _add_rolling(
+    prepare: PrepareOperator, runner: str, most_started: int | None, most_trials: int
+) -> list[Any]:
+    """Trials without a barrier: each trial is a mapped instance of its own.
+
+    Airflow maps one task over ``max_map_length`` items at most. Later trials have mapped tasks of
+    their own, which are expanded when the first of their trials is given a place to run.
+    """
+
+    def add_trials(numbers: Any) -> Any:
+        return (
+            _trial_operator(runner)
+            .partial(
+                task_id="trial",
+                map_index_template="{{ task.label }}",
+                max_active_tis_per_dagrun=most_started,
+            )
+            .expand(number=numbers)
         )
-        .expand(number=prepare.numbers)
-    )
+
+    size = max_mapped()
+    trials = {0: add_trials(prepare.numbers)}
+    previous: Any = prepare
+    for first in range(size, most_trials, size):
+        with TaskGroup(f"trials_from_{first}", tooltip=f"trials {first} to {first + size - 1}"):
+            wait = LaterTrialsSensor(
+                task_id="wait", study=prepare.study, first_trial=first, most=size
+            )
+            trials[first] = add_trials(Numbers(wait))
+        previous >> wait
+        previous = wait
     early_stop = EarlyStopSensor(
         task_id="early_stop",
         study=prepare.study,
-        trial_task="trial",
+        trial_tasks={first: task.task_id for first, task in trials.items()},
     )
-    prepare >> [trial, early_stop]
-    return [trial, early_stop]
+    prepare >> [trials[0], early_stop]
+    return [*trials.values(), early_stop]
 
 
 def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:

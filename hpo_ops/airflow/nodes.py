@@ -9,7 +9,8 @@ from hpo_ops.airflow.connections import KUBERNETES
 from hpo_ops.airflow.pod_templates import read_template
 from hpo_ops.client import GatewayClient
 from hpo_ops.config import StudyConfig, parse_study
-from hpo_ops.runners.pods import GPU, POOL_LABEL, shares_of
+from hpo_ops.runners.pod_names import GPU, POOL_LABEL
+from hpo_ops.runners.pods import shares_of
 
 logger = logging.getLogger(__name__)
 

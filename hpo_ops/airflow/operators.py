@@ -18,12 +18,14 @@ from hpo_ops.airflow.connections import (
     STORE_VARIABLE,
     connect_gateway,
     default_store,
+    pods_get_platform_keys,
     store_credentials,
 )
 from hpo_ops.airflow.nodes import capacity_of
+from hpo_ops.airflow.pod_checks import check_pods
 from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
-from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, read_trigger
+from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, max_mapped, read_trigger
 from hpo_ops.airflow.user_code import load_function
 from hpo_ops.checkpoints import (
     STORE_ERRORS,
@@ -34,6 +36,7 @@ from hpo_ops.checkpoints import (
     open_store,
     upload_code,
 )
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
 from hpo_ops.protocol import Provenance
@@ -46,6 +49,10 @@ if TYPE_CHECKING:
 PREPARE = "prepare"
 HANDLE = "study"
 """XCom key under which `prepare` hands the study on."""
+PLATFORM_KEYS = (
+    "pods get the platform's own keys of the store, good for every study in it: name a role in "
+    "pod_role_arn of the connection hpo_s3, and they get credentials of their own trial instead"
+)
 
 
 def best_asset(name: str) -> Asset:
@@ -68,6 +75,7 @@ class PrepareOperator(BaseOperator):
         config: The study; None takes it from the trigger's ``study``.
         problem: What is wrong with the study's file: nothing new is started from it.
         runner: Where the trials of the generic DAG run.
+        most_trials: Trials (with folds: folds) that a rolling DAG has tasks for.
     """
 
     ui_color = "#e8eaf6"
@@ -78,12 +86,14 @@ class PrepareOperator(BaseOperator):
         config: Mapping[str, Any] | None,
         problem: str | None = None,
         runner: str = "local",
+        most_trials: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.problem = problem
         self.runner = runner
+        self.most_trials = most_trials
 
     def execute(self, context: Context) -> list[int]:
         if self.problem:
@@ -121,9 +131,12 @@ class PrepareOperator(BaseOperator):
         self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
         for note in study.notes:
             self.log.info("%s", note)
+        if config.runner == "kubernetes" and pods_get_platform_keys():
+            self.log.warning(PLATFORM_KEYS)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
         # What a task maps over must be another task's return value.
-        return list(range(config.mapped_trials if config.flow is Flow.ROLLING else 0))
+        count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
+        return list(range(count))
 
     def _origin(self, config: StudyConfig) -> Provenance:
         """What the study's trials are made from, as far as this worker can see."""
@@ -182,19 +195,26 @@ class PrepareOperator(BaseOperator):
                     f"({STORE_VARIABLE})"
                 ],
             )
-        check_map_length(config, source=source)
+        try:
+            AllowedStores.from_environment().check(store)
+        except ValueError as error:
+            raise StudyError(source, [f"checkpoints.{error}"]) from error
+        check_map_length(config, most=self.most_trials, source=source)
+        check_pods(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
 
 
 class Numbers(PlainXComArg):
-    """A list that counts from zero, for a task to map over.
+    """A list of consecutive trial numbers, for a task to map over.
 
-    Whoever has place i of it is i, and need not ask for the list to know.
+    The list begins with the ``first_trial`` of the task that returns it, or with 0. The mapped
+    instance i has the number ``first_trial + i``: it need not fetch the list to know.
     """
 
     def resolve(self, context: Mapping[str, Any]) -> range:
-        return range(context["ti"].map_index + 1)
+        first: int = getattr(self.operator, "first_trial", 0)
+        return range(first, first + context["ti"].map_index + 1)
 
 
 def entered_study(context: Context) -> StudyHandle | None:

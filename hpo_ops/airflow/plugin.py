@@ -17,11 +17,12 @@ from fastapi import FastAPI, HTTPException, Request
 from hpo_ops.airflow.connections import STORE_VARIABLE, default_store, store_credentials
 from hpo_ops.airflow.running import code_folder
 from hpo_ops.airflow.runs import AirflowRuns
-from hpo_ops.airflow.trigger_form import most_trials
+from hpo_ops.airflow.store_sessions import open_store_session
+from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
-from hpo_ops.gateway.settings import job_runner, open_studies
+from hpo_ops.gateway.settings import job_runner, open_studies, read_rate
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -74,9 +75,15 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         open_store=_open_store,
         folder=code_folder(),
         runner=job_runner(environment),
-        most_trials=most_trials(),
+        most_trials=generic_most_trials(),
     )
-    return create_app(open_studies(environment), login=log_in, platform=platform)
+    return create_app(
+        open_studies(environment),
+        login=log_in,
+        platform=platform,
+        open_store_session=open_store_session,
+        requests_per_second=read_rate(environment),
+    )
 
 
 def _open_store() -> tuple[str, Store]:

@@ -20,15 +20,17 @@ from hpo_ops.airflow.connections import (
     pod_gateway_url,
     pod_store_environment,
 )
+from hpo_ops.airflow.pod_checks import DEFAULT_NAMESPACE, read_pod_policy
 from hpo_ops.airflow.pod_templates import read_template
 from hpo_ops.airflow.pod_trigger import SegmentTrigger
 from hpo_ops.airflow.trial import TrialTask, assigned
 from hpo_ops.client import GatewayClient, Score, StudyHandle, Turn
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.runners.pod_admission import PodRefusedError, judge_namespace
+from hpo_ops.runners.pod_names import SEGMENT_LABEL
 from hpo_ops.runners.pod_status import Phase, PodStatus, image_digest, read_status
 from hpo_ops.runners.pods import (
-    SEGMENT_LABEL,
     SegmentPod,
     Spec,
     agent_image,
@@ -160,7 +162,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return found[0] if found else None
 
     def _namespace_of(self, study: StudyHandle) -> str:
-        return Pod(**study.pod).namespace or self.hook.get_namespace() or "default"
+        return Pod(**study.pod).namespace or self._own_namespace()
+
+    def _own_namespace(self) -> str:
+        return self.hook.get_namespace() or DEFAULT_NAMESPACE
 
     def _delete_ended(self, study: StudyHandle, number: int) -> None:
         """Deletes the pods of this trial that a try before this one did not live to delete."""
@@ -215,9 +220,11 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             environment=study.env,
             code=study.archive,
             packages=study.packages,
+            policy=read_pod_policy(),
+            names_image=study.image is not None,
             has_native_sidecars=self.server_version >= NATIVE_SIDECARS,
         )
-        self.pod_template_dict = build_pod(settings.template, plan)
+        self.pod_template_dict = self._build(settings.template, plan)
         self.namespace = namespace
         request = self.build_pod_request_obj(context)
         keys = {"HPO_TOKEN": turn.token or "", **pod_store_environment()}
@@ -237,6 +244,16 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             "pod %s in %s, pool %s", pod.metadata.name, namespace, settings.resources.pool_name
         )
         return pod
+
+    def _build(self, template: Spec, plan: SegmentPod) -> Spec:
+        """The pod, if the operator's policy of now allows it; no secret is made before that."""
+        refusals = judge_namespace(plan.pod.namespace, plan.policy, own=self._own_namespace())
+        try:
+            if refusals:
+                raise PodRefusedError(refusals)
+            return build_pod(template, plan)
+        except PodRefusedError as error:
+            raise AirflowFailException(str(error)) from error
 
     def _create_secret(
         self, name: str, namespace: str, labels: Mapping[str, str], values: Mapping[str, str]

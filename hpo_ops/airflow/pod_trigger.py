@@ -20,10 +20,10 @@ from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from kubernetes_asyncio import client as kubernetes
 
-from hpo_ops.airflow.connections import GATEWAY, gateway_address
+from hpo_ops.airflow.connections import GATEWAY, triggerer_access
 from hpo_ops.client.http import API
+from hpo_ops.runners.pod_names import MANAGED_BY, SEGMENT_LABEL, TRAINING
 from hpo_ops.runners.pod_status import Phase, read_status, telling_reason
-from hpo_ops.runners.pods import MANAGED_BY, SEGMENT_LABEL, TRAINING
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +88,8 @@ class PodWatcher:
 
 
 async def _keep_alive(segments: list[str]) -> list[str]:
-    url, token = gateway_address(await BaseHook.aget_connection(GATEWAY))
+    url, headers = triggerer_access(await BaseHook.aget_connection(GATEWAY))
     async with httpx.AsyncClient(timeout=30) as client:
-        headers = {"Authorization": f"Bearer {token}"}
         answer = await client.post(f"{url}{API}/alive", json=segments, headers=headers)
     answer.raise_for_status()
     unwanted: list[str] = answer.json()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.triggers import TurnTrigger
@@ -31,7 +31,8 @@ class EarlyStopSensor(BaseSensorOperator):
     Args:
         study: The study's handle.
         later_tasks: Tasks to skip when the study is over.
-        trial_task: In a rolling study the trials' task, whose unstarted instances are skipped.
+        trial_tasks: In a rolling study the mapped tasks of trials, by the number of the first
+            trial of each; their unstarted instances are skipped.
     """
 
     ui_color = "#fce4ec"
@@ -42,25 +43,25 @@ class EarlyStopSensor(BaseSensorOperator):
         *,
         study: Any,
         later_tasks: Sequence[str] = (),
-        trial_task: str | None = None,
+        trial_tasks: Mapping[int, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.study = study
         self.later_tasks = later_tasks
-        self.trial_task = trial_task
+        self.trial_tasks = dict(trial_tasks or {})
 
     def execute(self, context: Context) -> dict[str, Any]:
         study = StudyHandle.from_dict(self.study)
         gateway = connect_gateway()
-        if self.trial_task is not None:
-            self._abandon_lost(context, gateway, study, self.trial_task)
+        if self.trial_tasks:
+            self._abandon_lost(context, gateway, study)
         verdict = gateway.verdict(study.id)
         if verdict.kind is not VerdictKind.STOP and (reason := self._user_reason(gateway, study)):
             gateway.stop(study.id, reason)
             verdict = gateway.verdict(study.id)
         self.log.info("%s: %s", verdict.kind, verdict.reason)
-        is_rolling = self.trial_task is not None
+        is_rolling = bool(self.trial_tasks)
         if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
             looks_often = study.criterion is not None or not is_rolling
             self.defer(
@@ -83,27 +84,36 @@ class EarlyStopSensor(BaseSensorOperator):
         self, context: Context, gateway: GatewayClient, study: StudyHandle, verdict: Verdict
     ) -> None:
         skipped: list[str | tuple[str, int]] = list(self.later_tasks)
-        if self.trial_task is not None:
+        if self.trial_tasks:
             progress = gateway.progress(study.id)
             skipped += [
-                (self.trial_task, n) for n in range(progress.begun, progress.mapped_trials)
+                self._instance_of(number)
+                for number in range(progress.begun, progress.mapped_trials)
             ]
         if skipped:
             context["ti"].xcom_push(key="return_value", value=verdict.to_dict())
             raise DownstreamTasksSkipped(tasks=skipped)
 
-    def _abandon_lost(
-        self, context: Context, gateway: GatewayClient, study: StudyHandle, task_id: str
-    ) -> None:
+    def _instance_of(self, number: int) -> tuple[str, int]:
+        """The task and map index of a trial of a rolling study."""
+        first = max(first for first in self.trial_tasks if first <= number)
+        return self.trial_tasks[first], number - first
+
+    def _abandon_lost(self, context: Context, gateway: GatewayClient, study: StudyHandle) -> None:
         """Fails trials whose tasks have ended without a word, for example marked by a person."""
-        states = context["ti"].get_task_states(
-            dag_id=self.dag_id, task_ids=[task_id], run_ids=[context["run_id"]]
+        run_id = context["run_id"]
+        states = (
+            context["ti"]
+            .get_task_states(
+                dag_id=self.dag_id, task_ids=list(self.trial_tasks.values()), run_ids=[run_id]
+            )
+            .get(run_id, {})
         )
-        prefix = f"{task_id}_"
         ended = [
-            int(name.removeprefix(prefix))
-            for name, state in states.get(context["run_id"], {}).items()
-            if state in ENDED and name.startswith(prefix)
+            first + int(index)
+            for first, task_id in self.trial_tasks.items()
+            for name, state in states.items()
+            if state in ENDED and (index := name.removeprefix(f"{task_id}_")).isdecimal()
         ]
         for number in gateway.abandon(study.id, ended) if ended else ():
             self.log.warning("trial %d has lost its task and counts as failed", number)
@@ -117,3 +127,44 @@ class EarlyStopSensor(BaseSensorOperator):
         if isinstance(answer, str) and answer:
             return answer
         return f"{study.criterion} says so" if answer else None
+
+
+class LaterTrialsSensor(BaseSensorOperator):
+    """Waits until a rolling study needs the trials of its next mapped task, and returns them.
+
+    It costs a trigger while it waits. Where the study is over before, it is skipped, and the
+    mapped task with it.
+
+    Args:
+        study: The study's handle.
+        first_trial: The first trial of the mapped task.
+        most: Instances that the mapped task can have.
+    """
+
+    ui_color = "#fce4ec"
+    template_fields = ("study",)
+
+    def __init__(self, *, study: Any, first_trial: int, most: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.study = study
+        self.first_trial = first_trial
+        self.most = most
+
+    def execute(self, context: Context) -> list[int]:
+        study = StudyHandle.from_dict(self.study)
+        progress = connect_gateway().progress(study.id)
+        if progress.mapped_trials <= self.first_trial:
+            raise AirflowSkipException(f"the study has {progress.mapped_trials} trials at most")
+        if progress.begun <= self.first_trial:
+            self.log.info("trial %d has not been given a place yet", self.first_trial)
+            self.defer(
+                trigger=TurnTrigger(study_id=study.id, trial=self.first_trial),
+                method_name="resume",
+            )
+        return list(
+            range(self.first_trial, min(self.first_trial + self.most, progress.mapped_trials))
+        )
+
+    def resume(self, context: Context, event: Any = None) -> list[int]:
+        """Looks again after a wait."""
+        return self.execute(context)

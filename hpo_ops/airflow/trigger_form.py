@@ -24,6 +24,8 @@ from hpo_ops.config import (
 
 REPEAT = "repeat"
 """Key of a run that another run has started: which repeat of an experiment it is."""
+GENERIC_MAPPED_TASKS = 4
+"""Mapped tasks for trials that a generic DAG has; all but the first are for large studies."""
 STUDY = "study"
 """The one field of the generic DAG: a whole study."""
 
@@ -156,25 +158,35 @@ def _problem_here(study: StudyConfig, runner: str) -> str | None:
     return None
 
 
-def most_trials() -> int:
-    """Trials that a rolling study may have."""
+def max_mapped() -> int:
+    """Instances that Airflow lets one mapped task have (``[core] max_map_length``)."""
     return int(airflow_conf.getint("core", "max_map_length"))
 
 
-def check_map_length(study: StudyConfig, *, source: str) -> None:
-    """A rolling study needs a task instance a trial, or a fold.
+def generic_most_trials() -> int:
+    """Trials (with folds: folds) of a study that a generic DAG has tasks for."""
+    return GENERIC_MAPPED_TASKS * max_mapped()
+
+
+def check_map_length(study: StudyConfig, *, most: int, source: str) -> None:
+    """Checks that a rolling study's DAG has a task instance for each trial, or fold.
+
+    Args:
+        study: The study as it is triggered.
+        most: Instances that the DAG can have.
+        source: Where the study comes from, for messages.
 
     Raises:
-        StudyError: Airflow does not map so many; says which setting to raise.
+        StudyError: The DAG has fewer; says how to get more.
     """
-    most = most_trials()
     each = "" if study.folds is None else f" with {study.fold_count} folds each"
     if study.flow is Flow.ROLLING and study.mapped_trials > most:
         raise StudyError(
             source,
             [
-                f"trials is {study.most_trials}{each}, but Airflow maps at most {most}: raise "
-                "[core] max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH), or use flow: rounds"
+                f"trials is {study.most_trials}{each}, but this DAG has tasks for {most}: "
+                "set trials or max_trials in a study file in dags/studies/, "
+                "or raise [core] max_map_length (AIRFLOW__CORE__MAX_MAP_LENGTH)"
             ],
         )
 

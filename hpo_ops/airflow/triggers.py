@@ -14,7 +14,7 @@ import httpx
 from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
 
-from hpo_ops.airflow.connections import GATEWAY, gateway_address
+from hpo_ops.airflow.connections import GATEWAY, triggerer_access
 from hpo_ops.client.http import API
 
 logger = logging.getLogger(__name__)
@@ -56,13 +56,12 @@ class Listener:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _ask(self, client: httpx.AsyncClient) -> None:
-        url, token = gateway_address(await BaseHook.aget_connection(GATEWAY))
+        url, headers = triggerer_access(await BaseHook.aget_connection(GATEWAY))
         keys = {(study_id, trial): seen for study_id, trial, seen in self._waiting}
         body = [
             {"study_id": study_id, "trial": trial, "seen": seen}
             for (study_id, trial), seen in keys.items()
         ]
-        headers = {"Authorization": f"Bearer {token}"}
         answer = await client.post(f"{url}{API}/ready", json=body, headers=headers)
         answer.raise_for_status()
         for item in answer.json():

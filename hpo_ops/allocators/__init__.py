@@ -28,14 +28,22 @@ def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
     Uniform(speedups=(), min_gain=1.1, cool_down=3)
 
     Args:
-        name: A short name (see ``ALLOCATORS``), or ``their.module:Class``.
+        name: A short name (see ``ALLOCATORS``), or ``their.module:Class`` if the operator has
+            allowed that class.
         options: The allocator's own options.
 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    # A class named by a user cannot be checked for its methods before it is called.
-    return cast(Allocator, create_policy("allocator", ALLOCATORS, name, options))
+    made = create_policy(
+        "allocator",
+        ALLOCATORS,
+        name,
+        options,
+        methods=("allocate",),
+        group="hpo_ops.allocators",
+    )
+    return cast(Allocator, made)
 
 
 __all__ = [

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import obstore
+from obstore.exceptions import PermissionDeniedError
 
 from hpo_ops.checkpoints.folder import files_of
 from hpo_ops.checkpoints.manifest import MANIFEST, Manifest, ManifestFile, check_path
@@ -212,6 +213,11 @@ class Checkpoints:
         try:
             text = bytes(obstore.get(self._store, f"{base}/{MANIFEST}").bytes())
         except FileNotFoundError:
+            return None
+        except PermissionDeniedError:
+            # So AWS calls a missing object to whoever may list only a part of the bucket.
+            if f"{base}/{MANIFEST}" in self._keys(base):
+                raise
             return None
         try:
             return Manifest.from_json(text)

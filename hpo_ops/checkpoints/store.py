@@ -15,7 +15,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, MemoryStore, S3Store
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3CredentialProvider
 
 Store: TypeAlias = S3Store | LocalStore | MemoryStore
 
@@ -61,21 +61,26 @@ class Credentials:
         )
 
 
-def open_store(uri: str, credentials: Credentials | None = None) -> Store:
+def open_store(
+    uri: str,
+    credentials: Credentials | None = None,
+    *,
+    provider: S3CredentialProvider | None = None,
+) -> Store:
     """Opens the store that an address names; a path in the address is where it begins.
 
     Args:
         uri: ``s3://bucket/path``, ``file:///path`` or ``memory:///`` (a new, empty one).
         credentials: For S3; read from the environment when None.
+        provider: Called for keys that expire, instead of those of the credentials.
 
     Raises:
         ValueError: The address or the endpoint cannot be used.
     """
     parts = urlsplit(uri)
     if parts.scheme == "s3" and parts.netloc:
-        return _open_s3(
-            parts.netloc, parts.path.strip("/"), credentials or Credentials.from_environment()
-        )
+        found = credentials or Credentials.from_environment()
+        return _open_s3(parts.netloc, parts.path.strip("/"), found, provider)
     if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
         return LocalStore(Path(unquote(parts.path)), automatic_cleanup=True, mkdir=True)
     if parts.scheme == "memory":
@@ -83,7 +88,9 @@ def open_store(uri: str, credentials: Credentials | None = None) -> Store:
     raise ValueError(f"store is {uri!r}, but must be s3://bucket/path or file:///path")
 
 
-def _open_s3(bucket: str, prefix: str, credentials: Credentials) -> S3Store:
+def _open_s3(
+    bucket: str, prefix: str, credentials: Credentials, provider: S3CredentialProvider | None
+) -> S3Store:
     config: S3Config = {"region": credentials.region}
     if credentials.access_key_id is not None:
         config["access_key_id"] = credentials.access_key_id
@@ -96,7 +103,12 @@ def _open_s3(bucket: str, prefix: str, credentials: Credentials) -> S3Store:
         config["endpoint"] = credentials.endpoint
         client["allow_http"] = _may_speak_http(credentials.endpoint, credentials.allow_http)
     return S3Store(
-        bucket, prefix=prefix or None, config=config, client_options=client, retry_config=RETRY
+        bucket,
+        prefix=prefix or None,
+        config=config,
+        client_options=client,
+        retry_config=RETRY,
+        credential_provider=provider,
     )
 
 

@@ -29,11 +29,13 @@ from hpo_ops.cli.follow import follow
 from hpo_ops.cli.logs import LogContainer, show_logs
 from hpo_ops.cli.session import STATE_FOLDER, Session, connect
 from hpo_ops.cli.show import best_lines, front_table, progress_line, studies_table, trials_table
+from hpo_ops.cli.signing_keys import keys
 from hpo_ops.cli.target import parse_changes, read_target
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
 from hpo_ops.config import StudyError, load_study
+from hpo_ops.isolation.allowlist import all_installed_classes_allowed
 from hpo_ops.stack import Stack, StackError, Update
 
 app = typer.Typer(
@@ -53,6 +55,10 @@ EXPECTED = (
     GatewayUnreachableError,
 )
 """Errors that are told in a sentence."""
+READ_STUDIES = frozenset(
+    {"validate", "build", "run", "import", "compare", "reproduce", "simulate", "plan", "whatif"}
+)
+"""Commands that read study files or policies of the user's, as that user on their own machine."""
 
 
 def main() -> None:
@@ -65,6 +71,13 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@app.callback()
+def prepare(context: typer.Context) -> None:
+    """Lets commands that read a study file of the user's use the user's own classes."""
+    if context.invoked_subcommand in READ_STUDIES:
+        context.with_resource(all_installed_classes_allowed())
 
 
 @app.command(epilog="Example: hpo validate dags/studies/digits.yaml")
@@ -355,20 +368,22 @@ def gateway(
 
     from hpo_ops.client.http import PREFIX
     from hpo_ops.gateway.app import create_app
-    from hpo_ops.gateway.settings import open_studies
+    from hpo_ops.gateway.settings import open_studies, read_rate
 
     try:
+        rate = read_rate(os.environ)
         studies = open_studies(os.environ)
     except ValueError as error:
         raise CommandError(str(error)) from error
     alone = FastAPI(openapi_url=None)
-    alone.mount(PREFIX, create_app(studies))
+    alone.mount(PREFIX, create_app(studies, requests_per_second=rate))
     uvicorn.run(alone, host=host, port=port)
 
 
 app.command(epilog=trial.EPILOG)(trial.show)
 app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(trace, name="trace")
+app.add_typer(keys, name="keys")
 app.command(epilog=simulate.EPILOG)(simulate.simulate)
 app.command(epilog=plan.EPILOG)(plan.plan)
 app.command(epilog=whatif.EPILOG)(whatif.whatif)

@@ -29,7 +29,13 @@ from hpo_ops.client.messages import (
     Verdict,
 )
 from hpo_ops.client.recording import ReportPage, SegmentSummary
-from hpo_ops.client.segment import GatewayFailedError, GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.client.segment import (
+    GatewayBusyError,
+    GatewayFailedError,
+    GatewayRefusedError,
+    GatewayUnreachableError,
+)
+from hpo_ops.client.store_session import StoreSession
 from hpo_ops.core.reconcile import LedgerPart
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
@@ -38,28 +44,37 @@ logger = logging.getLogger(__name__)
 PREFIX = "/hpo"
 """Where the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
+Token = str | Callable[[], str]
 Files = Mapping[str, tuple[str, bytes]]
 """Parts of a form: the name of a file and its content."""
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
-
-
+RENEWED_TOKEN = "HPO-Token"  # noqa: S105  a name
+"""Header of an answer with a new token for a segment whose token is old."""
+MAX_BUSY_SECONDS = 60.0
 MAX_FAILURES = 4
 """Answers of a gateway that is there but fails, after which a call fails too."""
 
 
 class Transport:
-    """Requests to the gateway, with one meaning for each way in which they can go wrong."""
+    """Requests to the gateway, with one meaning for each way in which they can go wrong.
+
+    Args:
+        url: The address of the gateway's server.
+        token: A token, or a function that makes one for each request.
+        timeout: Seconds to wait for an answer.
+        client: The HTTP client to use instead of one of its own.
+    """
 
     def __init__(
-        self, url: str, token: str, *, timeout: float = 30.0, client: httpx.Client | None = None
+        self, url: str, token: Token, *, timeout: float = 30.0, client: httpx.Client | None = None
     ) -> None:
         # Making a TLS context takes longer than a request; plain HTTP needs none.
         is_secure = url.startswith("https")
         self._http = client or httpx.Client(
             base_url=url.rstrip("/"), timeout=timeout, verify=is_secure
         )
-        self._http.headers["Authorization"] = f"Bearer {token}"
+        self._token = token
 
     def request(
         self,
@@ -80,12 +95,16 @@ class Transport:
             ValueError: The gateway does not take what was sent; the message says why.
         """
         query = {name: value for name, value in query.items() if value is not None}
+        token = self._token if isinstance(self._token, str) else self._token()
+        headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
         try:
             answer = self._http.request(
                 method, f"{API}{path}", json=body, files=files, headers=headers, params=query
             )
         except httpx.TransportError as error:
             raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
+        if RENEWED_TOKEN in answer.headers:
+            self._token = answer.headers[RENEWED_TOKEN]
         if answer.is_success:
             return answer.json() if answer.content else None
         message = _message(answer)
@@ -93,11 +112,18 @@ class Transport:
             raise GatewayRefusedError(message)
         if answer.status_code == 404:
             raise LookupError(message)
+        if answer.status_code == 429:
+            raise GatewayBusyError(message, wait_seconds=_retry_after(answer))
         if answer.status_code < 500:
             raise ValueError(message)
         if answer.status_code == 500:
             raise GatewayFailedError(message)
         raise GatewayUnreachableError(f"{answer.status_code}: {message}")
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    text = answer.headers.get("Retry-After", "")
+    return min(float(text), MAX_BUSY_SECONDS) if text.isascii() and text.isdigit() else 1.0
 
 
 def _message(answer: httpx.Response) -> str:
@@ -136,6 +162,11 @@ class SegmentClient:
     def forecast(self, forecast: CurveForecast) -> None:
         self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
 
+    def store_session(self) -> StoreSession:
+        """New credentials for the segment's part of the store."""
+        answer = self._transport.request("POST", f"{self._path}/credentials")
+        return StoreSession.from_dict(answer)
+
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
 
@@ -155,7 +186,7 @@ class GatewayClient:
     def __init__(
         self,
         url: str,
-        token: str,
+        token: Token,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
@@ -174,6 +205,8 @@ class GatewayClient:
                 return self._transport.request(method, path, body, **query)
             except GatewayUnreachableError as error:
                 failures += isinstance(error, GatewayFailedError)
+                if isinstance(error, GatewayBusyError):
+                    pause = error.wait_seconds
                 if time.monotonic() + pause > give_up_at or failures >= MAX_FAILURES:
                     raise
                 logger.warning("the gateway is away, next try in %.1f s (%s)", pause, error)

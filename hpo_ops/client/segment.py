@@ -17,6 +17,14 @@ class GatewayFailedError(GatewayUnreachableError):
     """The gateway answered that something went wrong in it: it may be worth a few tries more."""
 
 
+class GatewayBusyError(GatewayUnreachableError):
+    """The caller sends more requests than the gateway takes: try again after a while."""
+
+    def __init__(self, message: str, *, wait_seconds: float) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
+
+
 class GatewayRefusedError(PermissionError):
     """The gateway does not accept this token (any more): the segment belongs to someone else."""
 

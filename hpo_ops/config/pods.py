@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -54,6 +54,30 @@ Quantity = Annotated[
             "anyOf": [
                 {"type": "number", "exclusiveMinimum": 0},
                 {"type": "string", "pattern": _QUANTITY},
+            ]
+        }
+    ),
+]
+
+
+_HIGHEST_USER = 2**31 - 1
+
+
+def _check_user(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == "image" or (is_number and 0 <= value <= _HIGHEST_USER):  # type: ignore[operator]
+        return value
+    raise ValueError(f"is {shown(value)}, but must be the number of a user, or image")
+
+
+User = Annotated[
+    int | Literal["image"],
+    BeforeValidator(_check_user),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": _HIGHEST_USER},
+                {"const": "image", "type": "string"},
             ]
         }
     ),
@@ -127,11 +151,16 @@ class Pod(Model):
     priority_class: str | None = None
     """Name of a priority class: who is preempted for whom."""
     service_account: str | None = None
-    """Identity in the cluster, such as one with an IAM role."""
+    """Identity in the cluster, such as one with an IAM role; the pod policy must list it."""
     image_pull_secrets: tuple[str, ...] = ()
     """Secrets of the namespace with which the image can be pulled."""
+    run_as_user: User = 1000
+    """User that the training runs as; "image" takes the image's own, which must be a number."""
+    read_only_root: bool = False
+    """Whether the training can write to /hpo and /tmp only, not into its image's folders."""
     spec: dict[str, Any] = Field(default_factory=dict)
-    """Any part of a pod's spec, as Kubernetes has it; merged last, lists by name."""
+    """Further parts of a pod's spec that the operator's pod policy allows; merged last, lists by
+    name."""
     schedule_timeout: Duration = 600.0
     """How long it may wait for a node and for its image."""
     on_demand_after: Annotated[int, Field(ge=1)] = 2

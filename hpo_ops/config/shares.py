@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def check_allocator(study: StudyConfig) -> None:
-    """Checks the allocator of a study, where it has one.
+    """Checks that a study and its pool can do what its allocator asks for, where it has one.
 
     Raises:
-        ValueError: It or an option is not allowed, or its pool cannot give what it hands out.
+        ValueError: The study decides between rounds only, or its pool cannot give what the
+            allocator hands out.
     """
     if study.allocator is None:
         return
-    study.create_allocator()
     if study.reproducible:
         raise ValueError(
             f"allocator is {study.allocator.name!r}, but must not be there with reproducible: "

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from hpo_ops.config.errors import SeveralError
 from hpo_ops.config.model import Model
@@ -17,6 +17,7 @@ from hpo_ops.protocol import ParamValue
 
 STORAGE_VARIABLE = "HPO_STORAGE_{}"
 """The gateway's variable with the address of a storage that studies name."""
+STORAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 class WarmStart(Model):
@@ -27,24 +28,20 @@ class WarmStart(Model):
     run: Annotated[str, Field(min_length=1)] | None = None
     """DAG run of the earlier study; its newest one if not given."""
     storage: str | None = None
-    """Optuna storage that the study is in: an address, or a name that the gateway knows."""
+    """Name of the Optuna storage that the study is in; the gateway knows its address."""
 
     @field_validator("storage")
     @classmethod
-    def _check_storage(cls, value: str | None) -> str | None:
-        if value is None or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
+    def _check_storage(cls, value: str | None, info: ValidationInfo) -> str | None:
+        is_entered = bool(info.context and info.context.get("entered"))
+        if value is None or is_entered or STORAGE_NAME.fullmatch(value):
             return value
-        if not re.match(r"[a-z0-9+]+://", value):
-            raise ValueError(
-                f"is {value!r}, but must be an address such as sqlite:////data/old.db, "
-                "or a name that the gateway knows"
-            )
-        if re.search(r"://[^/]*:[^/]*@", value):
-            raise ValueError(
-                "has a password in it, but studies are shown to people; set "
-                f"{STORAGE_VARIABLE.format('OLD')} for the gateway and write storage: old"
-            )
-        return value
+        found = "is an address" if "://" in value else f"is {value!r}"
+        raise ValueError(
+            f"{found}, but must be a name that the gateway knows: set "
+            f"{STORAGE_VARIABLE.format('OLD')} to the address for the gateway, and write "
+            "storage: old"
+        )
 
     @model_validator(mode="after")
     def _check_run(self) -> Self:

@@ -25,6 +25,7 @@ from hpo_ops.config.forecasts import check_curves
 from hpo_ops.config.metrics import check_metrics
 from hpo_ops.config.model import Model
 from hpo_ops.config.pods import Pod, Resources
+from hpo_ops.config.rounds import check_rounds, places_per_round
 from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
@@ -110,11 +111,15 @@ class StudyConfig(Model):
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
     """Trials at the same time; with folds, folds at the same time."""
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
-    """How far the parallelism may be raised later; by default twice as far, rolling not at all."""
+    """How far the parallelism may be raised later; by default twice as far, and not at all where
+    the study is rolling or its rounds are larger than the parallelism."""
     max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
     """How far the number of trials may be raised while a rolling study runs."""
     flow: Flow = Flow.ROUNDS
     """Rounds with a barrier in between, or rolling, which schedulers that pause trials need."""
+    round_size: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] | None = None
+    """Trials that the sampler is asked for in each round, parallelism of which run at a time; by
+    default the parallelism, or more where that would make more than 25 rounds."""
     budget: Budget = Budget()
     stop: Stop = Stop()
     retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
@@ -179,7 +184,8 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_policies(self, info: ValidationInfo) -> Self:
-        self.create_scheduler()
+        if self._can_be_made(self.scheduler, info):
+            self.create_scheduler()
         if info.context is not ENTERED:
             check_curves(self)
             sampler = self.sampler
@@ -201,9 +207,17 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_shares(self) -> Self:
+    def _check_shares(self, info: ValidationInfo) -> Self:
+        if self.allocator is not None and self._can_be_made(self.allocator, info):
+            self.create_allocator()
         check_allocator(self)
         check_folds(self, most=MAX_TRIALS)
+        return self
+
+    @model_validator(mode="after")
+    def _check_rounds(self, info: ValidationInfo) -> Self:
+        if info.context is not ENTERED:
+            check_rounds(self)
         return self
 
     @model_validator(mode="after")
@@ -232,7 +246,7 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def _check_together(self, info: ValidationInfo) -> Self:
         if self.parallelism > self.ceiling:
             raise ValueError(
                 f"parallelism is {self.parallelism}, but must be {self.ceiling} or less "
@@ -248,10 +262,7 @@ class StudyConfig(Model):
                 f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
                 "since a repeat must know nothing of the others"
             )
-        scheduler = self.create_scheduler()
-        if self.reproducible and not (
-            self.scheduler.name == "default" or hasattr(scheduler, "rungs")
-        ):
+        if self.reproducible and not self._has_rungs(info):
             raise ValueError(
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
@@ -268,6 +279,20 @@ class StudyConfig(Model):
                 "since trials of a rolling study are proposed in the order in which others end"
             )
         return self
+
+    def _has_rungs(self, info: ValidationInfo) -> bool:
+        if self.scheduler.name == "default" or not self._can_be_made(self.scheduler, info):
+            return True
+        return hasattr(self.create_scheduler(), "rungs")
+
+    @staticmethod
+    def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
+        """Whether a policy is made to check it.
+
+        A study that has been entered stays readable when a class that it names is gone, or is not
+        allowed any more.
+        """
+        return info.context is not ENTERED or ":" not in policy.name
 
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""
@@ -342,11 +367,13 @@ class StudyConfig(Model):
     def ceiling(self) -> int:
         """The highest parallelism that the study's DAG is made for.
 
-        In a rolling study each place above its parallelism is a task that starts only to wait.
+        Where more trials are ready than may run, each place above the parallelism is a task that
+        starts only to wait.
         """
         if self.max_parallelism is not None:
             return self.max_parallelism
-        return self.parallelism if self.flow is Flow.ROLLING else 2 * self.parallelism
+        has_queue = self.flow is Flow.ROLLING or places_per_round(self) > self.parallelism
+        return self.parallelism if has_queue else 2 * self.parallelism
 
     def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
         """The study with some keys changed.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
-from importlib import import_module
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hpo_ops.isolation.allowlist import load_allowed, registered
 
 
 def check_at_least(name: str, value: float, least: float) -> None:
@@ -24,20 +25,31 @@ def check_between(name: str, value: float, low: float, high: float) -> None:
 
 
 def create_policy(
-    port: str, known: Mapping[str, type[Any]], name: str, options: Mapping[str, object]
+    port: str,
+    known: Mapping[str, type[Any]],
+    name: str,
+    options: Mapping[str, object],
+    *,
+    methods: Sequence[str] = (),
+    group: str = "",
 ) -> Any:
     """Makes a policy from its name and options.
+
+    A class that has no short name must be on the operator's allowlist; otherwise nothing is
+    imported. It must have the methods of its port before it is called.
 
     Args:
         port: The key of the study file that names the policy, for messages.
         known: The classes with a short name.
         name: A short name, or ``their.module:Class``.
         options: The policy's own options.
+        methods: What a class must have to be a policy of this port.
+        group: Entry points under which installed packages announce such classes.
 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    kind = known[name] if name in known else _load(port, known, name)
+    kind = known[name] if name in known else _load(port, known, name, methods, group)
     try:
         values = _check_options(port, kind, options) if is_dataclass(kind) else dict(options)
         return kind(**values)
@@ -48,20 +60,25 @@ def create_policy(
         raise ValueError(f"{port}: {name} does not take these options ({error})") from error
 
 
-def _load(port: str, known: Mapping[str, type[Any]], name: str) -> type[Any]:
-    module, colon, attribute = name.partition(":")
-    if not colon:
+def _load(
+    port: str, known: Mapping[str, type[Any]], name: str, methods: Sequence[str], group: str
+) -> type[Any]:
+    target = name if ":" in name else registered(group).get(name)
+    if target is None:
         raise ValueError(
-            f"{port}.name is {name!r}, but must be one of {', '.join(sorted(known))}, "
-            "or their.module:Class"
+            f"{port}.name is {name!r}, but must be one of "
+            f"{', '.join(sorted({*known, *registered(group)}))}, or their.module:Class"
         )
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{port}.name is {name!r}, but cannot be loaded ({error})") from error
-    if isinstance(found, type):
-        return found
-    raise ValueError(f"{port}.name is {name!r}, but that is not a class")
+        found = load_allowed(target, group=group)
+    except ValueError as error:
+        raise ValueError(f"{port}.name is {name!r}, but {error}") from error
+    if not isinstance(found, type):
+        raise ValueError(f"{port}.name is {name!r}, but that is not a class")
+    for method in methods:
+        if not callable(getattr(found, method, None)):
+            raise ValueError(f"{port}.name is {name!r}, but that class has no method {method}")
+    return found
 
 
 def _check_options(port: str, kind: type[Any], options: Mapping[str, object]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -12,6 +13,9 @@ from hpo_ops.protocol import ParamValue
 
 Condition = Mapping[str, tuple[ParamValue, ...]]
 """A parameter exists when each named parameter has one of these values."""
+
+MAX_GRID = 100_000
+"""Points of a grid that samplers keep in memory; a study has no more trials than that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +106,51 @@ class Space(Mapping[str, Parameter]):
         """Every value of each parameter.
 
         Raises:
-            ValueError: A parameter has no list of values, or exists only sometimes.
+            ValueError: A parameter has no list of values, or exists only sometimes; or the grid
+                has more than `MAX_GRID` points.
         """
-        return {name: _grid_values(name, parameter) for name, parameter in self.items()}
+        self.check_grid()
+        return {name: _grid_values(parameter) for name, parameter in self.items()}
+
+    def check_grid(self) -> None:
+        """Raises what `grid` would raise, without listing a single value."""
+        size = self.grid_size()
+        if size > MAX_GRID:
+            raise ValueError(
+                f"space has a grid of {size} points, but sampler grid takes at most {MAX_GRID}: "
+                "give larger steps, or take another sampler"
+            )
 
     def grid_size(self) -> int:
-        """Points of the grid."""
-        return math.prod(len(values) for values in self.grid().values())
+        """Points of the grid, counted without making them.
+
+        Raises:
+            ValueError: A parameter has no list of values, or exists only sometimes.
+        """
+        for name, parameter in self.items():
+            if parameter.when:
+                raise ValueError(f"space.{name}.when is there, but a grid takes no conditions")
+            if count_values(parameter) is None or getattr(parameter, "log", False):
+                raise ValueError(f"space.{name} has no step, but a grid needs one, or choices")
+        return math.prod(count_values(parameter) or 0 for parameter in self.values())
+
+    def check_listable(self, sampler: str, most: int) -> None:
+        """Checks that no parameter has too many values for a sampler that lists them.
+
+        Args:
+            sampler: Its name, for the message.
+            most: Values of one parameter that it takes.
+
+        Raises:
+            ValueError: A parameter has more values than that.
+        """
+        for name, parameter in self.items():
+            count = count_values(parameter)
+            if count is not None and count > most:
+                raise ValueError(
+                    f"space.{name} has {count} values, but sampler {sampler} lists them and takes "
+                    f"at most {most}: give a larger step, or take another sampler"
+                )
 
     def exists(self, name: str, params: Mapping[str, ParamValue]) -> bool:
         """Whether a parameter is part of a configuration, given those before it."""
@@ -166,18 +208,28 @@ def dump_parameter(parameter: Parameter) -> dict[str, Any]:
     return data
 
 
-def _grid_values(name: str, parameter: Parameter) -> list[ParamValue]:
-    if parameter.when:
-        raise ValueError(f"space.{name}.when is there, but a grid takes no conditions")
+def count_values(parameter: Parameter) -> int | None:
+    """How many values a parameter can have; None for a range of real numbers without a step."""
+    match parameter:
+        case Categorical(choices=choices):
+            return len(choices)
+        case Int(low=low, high=high, step=step):
+            return (high - low) // step + 1
+        case Float(low=low, high=high, step=float() | int() as step):
+            count = (high - low) / step
+            return int(count + 1e-9) + 1 if math.isfinite(count) else sys.maxsize
+    return None
+
+
+def _grid_values(parameter: Parameter) -> list[ParamValue]:
+    count = count_values(parameter) or 0
     match parameter:
         case Categorical():
             return list(parameter.choices)
-        case Int(log=False):
-            return list(range(parameter.low, parameter.high + 1, parameter.step))
-        case Float(step=float() | int() as step):
-            count = int((parameter.high - parameter.low) / step + 1e-9) + 1
-            return [parameter.low + index * step for index in range(count)]
-    raise ValueError(f"space.{name} has no step, but a grid needs one, or choices")
+        case Int(low=first, step=whole):
+            return [first + index * whole for index in range(count)]
+        case Float(low=low, step=step):
+            return [low + index * (step or 0.0) for index in range(count)]
 
 
 def _check_range(low: float, high: float, *, log: bool, step: float | None) -> None:

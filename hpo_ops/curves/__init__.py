@@ -25,7 +25,7 @@ PREDICTORS: Mapping[str, type[CurvePredictor]] = {
 def create_predictor(
     name: str, options: Mapping[str, object], *, seed: int | None = None
 ) -> CurvePredictor:
-    """Makes a predictor from a short name or ``their.module:Class``, and its options.
+    """Makes a predictor from a short name or an allowed ``their.module:Class``, and its options.
 
     Args:
         name: Its name.
@@ -35,8 +35,9 @@ def create_predictor(
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    # A class named by a user cannot be checked for its methods before it is called.
-    made: Any = create_policy("curves", PREDICTORS, name, options)
+    made: Any = create_policy(
+        "curves", PREDICTORS, name, options, methods=("predict",), group="hpo_ops.curves"
+    )
     draws = is_dataclass(made) and any(item.name == "seed" for item in fields(made))
     if seed is not None and draws and "seed" not in options:
         made = replace(made, seed=seed)

@@ -1,4 +1,4 @@
-"""Who may do what: tasks with a service token, agents with a token of one segment, people."""
+"""Who may do what: tasks with a token of their DAG run, agents of one segment, people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Protocol
 
 from fastapi import HTTPException, Request, status
 
-from hpo_ops.gateway.tokens import BadTokenError, TokenKind, read_token
+from hpo_ops.client.signing import KeyRing, TokenKind
+from hpo_ops.gateway.tokens import BadTokenError, Claims, read_token
+
+PLATFORM_DAG = "hpo_reconcile"
+"""The platform's own DAG: its tasks repair all studies, and who may act on it sets the pools."""
 
 
 class User(Protocol):
@@ -38,14 +42,37 @@ Login = Callable[[Request], Awaitable[User]]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sent a request: a task, an agent, or a person."""
+    """Who sent a request: a task, an agent, or a person.
+
+    Attributes:
+        segment: The segment, where an agent sent it.
+        user: The person, where one sent it.
+        claims: What the gateway's own token says, where there was one.
+    """
 
     segment: str | None = None
     user: User | None = None
+    claims: Claims | None = None
 
     @property
     def is_task(self) -> bool:
         return self.segment is None and self.user is None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a task's token names the one DAG run that it is good for."""
+        return self.claims is not None and self.claims.kind is TokenKind.TASK
+
+    def is_of_run(self, dag_id: str, run_id: str) -> bool:
+        """Whether this is a task of a DAG run, or one that acts on all runs."""
+        if not self.is_bound or self.claims is None:
+            return self.is_task
+        return (self.claims.dag_id, self.claims.run_id) == (dag_id, run_id)
+
+    def require_run(self, dag_id: str, run_id: str) -> None:
+        """Refuses a task of another DAG run than the one given."""
+        if not self.is_of_run(dag_id, run_id):
+            raise _forbidden("this token is for the studies of another DAG run")
 
     def require_task(self) -> None:
         if not self.is_task:
@@ -59,8 +86,13 @@ class Caller:
     def name(self) -> str:
         return self.user.name if self.user else self.segment or "a task"
 
+    def _is_task_for(self, dag_id: str) -> bool:
+        if self.claims is not None and self.claims.kind is TokenKind.TASK:
+            return self.claims.dag_id in (dag_id, PLATFORM_DAG)
+        return self.is_task
+
     def may_read(self, dag_id: str) -> bool:
-        return self.is_task or (self.user is not None and self.user.may_read(dag_id))
+        return self._is_task_for(dag_id) or (self.user is not None and self.user.may_read(dag_id))
 
     def require_person(self) -> None:
         if self.segment is not None:
@@ -71,14 +103,16 @@ class Caller:
             raise _forbidden(f"no right to see {dag_id}")
 
     def may_edit(self, dag_id: str) -> bool:
-        return self.is_task or (self.user is not None and self.user.may_edit(dag_id))
+        return self._is_task_for(dag_id) or (self.user is not None and self.user.may_edit(dag_id))
 
     def require_edit(self, dag_id: str) -> None:
         if not self.may_edit(dag_id):
             raise _forbidden(f"no right to change {dag_id}")
 
     def require_start(self, dag_id: str) -> None:
-        if not self.is_task and (self.user is None or not self.user.may_start(dag_id)):
+        if not self._is_task_for(dag_id) and (
+            self.user is None or not self.user.may_start(dag_id)
+        ):
             raise _forbidden(f"no right to start runs of {dag_id}")
 
 
@@ -87,26 +121,28 @@ def _forbidden(why: str) -> HTTPException:
 
 
 class Doorkeeper:
-    """Finds out who sent a request. Nothing answers without a credential."""
+    """Finds out who sent a request, by its headers alone. Nothing answers without a credential."""
 
-    def __init__(self, secret: str, login: Login | None) -> None:
-        self._secret = secret
+    def __init__(self, keys: KeyRing, login: Login | None) -> None:
+        self._keys = keys
         self._login = login
 
     async def __call__(self, request: Request) -> Caller:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        why = "a valid token is needed"
         if scheme.lower() == "bearer":
             try:
-                claims = read_token(self._secret, token)
-            except BadTokenError:
-                pass  # perhaps a person's
+                claims = read_token(self._keys, token)
+            except BadTokenError as error:
+                if error.is_ours:
+                    raise _unauthorized(f"{why}: {error}") from error
             else:
                 is_segment = claims.kind is TokenKind.SEGMENT
-                return Caller(segment=claims.subject if is_segment else None)
+                return Caller(segment=claims.subject if is_segment else None, claims=claims)
         if self._login is None:
-            raise HTTPException(
-                status.HTTP_401_UNAUTHORIZED,
-                "a valid token is needed",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+            raise _unauthorized(why)
         return Caller(user=await self._login(request))
+
+
+def _unauthorized(why: str) -> HTTPException:
+    return HTTPException(status.HTTP_401_UNAUTHORIZED, why, headers={"WWW-Authenticate": "Bearer"})

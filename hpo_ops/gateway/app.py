@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, OperationalError
+from fastapi import Depends, FastAPI
 
 from hpo_ops import __version__
 from hpo_ops.gateway import (
@@ -18,23 +14,24 @@ from hpo_ops.gateway import (
     routes,
 )
 from hpo_ops.gateway.access import Doorkeeper, Login
-from hpo_ops.gateway.jobs import ConflictError, Jobs, Platform
-from hpo_ops.gateway.segments import SegmentOverError
+from hpo_ops.gateway.credential_routes import OpenSession, store_sessions
+from hpo_ops.gateway.error_answers import add_error_answers
+from hpo_ops.gateway.guard import Guard
+from hpo_ops.gateway.jobs import Jobs, Platform
+from hpo_ops.gateway.request_limits import REQUESTS_PER_SECOND, RateLimiter
 from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.token_scopes import TokenScopes
 
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (OperationalError, 503),
-    (DataError, 422),
-    (SegmentOverError, 410),
-    (LookupError, 404),
-    (ConflictError, 409),
-    (ValueError, 422),
-)
-"""Errors of the rooms below as HTTP answers; each carries a sentence."""
+PREFIX = "/api/v1"
 
 
 def create_app(
-    studies: Studies, *, login: Login | None = None, platform: Platform | None = None
+    studies: Studies,
+    *,
+    login: Login | None = None,
+    platform: Platform | None = None,
+    open_store_session: OpenSession | None = None,
+    requests_per_second: float = REQUESTS_PER_SECOND,
 ) -> FastAPI:
     """The gateway.
 
@@ -42,6 +39,8 @@ def create_app(
         studies: What it does.
         login: Finds the person behind a request; without it only tokens are accepted.
         platform: Starts DAG runs of jobs; without it no jobs are taken.
+        open_store_session: Makes temporary credentials of the store for agents in pods.
+        requests_per_second: What each caller may send on average; 0 for any number.
     """
     app = FastAPI(
         title="hpo-ops gateway",
@@ -51,13 +50,22 @@ def create_app(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        dependencies=[Depends(TokenScopes(studies.ledger, PREFIX))],
+    )
+    app.add_middleware(
+        Guard,
+        doorkeeper=Doorkeeper(studies.keys, login),
+        rate=RateLimiter(requests_per_second),
+        keys=studies.keys,
+        prefix=PREFIX,
     )
     app.state.studies = studies
-    app.state.doorkeeper = Doorkeeper(studies.secret, login)
     app.state.jobs = Jobs(studies.ledger, platform) if platform is not None else None
+    app.state.open_store_session = open_store_session
     for router in (
         routes.tasks,
         routes.agents,
+        store_sessions,
         routes.people,
         job_routes.jobs,
         experiments.experiments,
@@ -65,14 +73,6 @@ def create_app(
         reconcile_routes.reconciling,
         pool_routes.pools,
     ):
-        app.include_router(router, prefix="/api/v1")
-    for kind, status in _STATUS:
-        app.add_exception_handler(kind, _answer(status))
+        app.include_router(router, prefix=PREFIX)
+    add_error_answers(app)
     return app
-
-
-def _answer(status: int) -> Callable[[Request, Exception], JSONResponse]:
-    def answer(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status_code=status)
-
-    return answer

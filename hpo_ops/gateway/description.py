@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from typing import Any
 
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem }
+table { border-collapse: collapse; width: 100% }
+td { border-top: 1px solid #ddd; padding: .35rem .6rem; vertical-align: top }
+code { font-size: 13px } .GET { color: #06c } .POST { color: #080 }
+"""
+STYLE_SOURCE = f"'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
+"""The page's style sheet in a content security policy: nothing else may be loaded or run."""
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem }}
-table {{ border-collapse: collapse; width: 100% }}
-td {{ border-top: 1px solid #ddd; padding: .35rem .6rem; vertical-align: top }}
-code {{ font-size: 13px }} .GET {{ color: #06c }} .POST {{ color: #080 }}
-</style></head><body><h1>{title}</h1>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
+<body><h1>{title}</h1>
 <p>Version {version}. Every request needs a token: <code>Authorization: Bearer ...</code>.
 As OpenAPI: <a href="openapi.json">openapi.json</a>.</p>{sections}</body></html>"""
 
@@ -33,5 +39,8 @@ def describe(api: dict[str, Any]) -> str:
     )
     info = api["info"]
     return _PAGE.format(
-        title=escape(info["title"]), version=escape(info["version"]), sections=body
+        title=escape(info["title"]),
+        version=escape(info["version"]),
+        style=_STYLE,
+        sections=body,
     )

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.client.imports import Imported, ImportRequest, PastTrial, left_out_lines
 from hpo_ops.config import StudyConfig, StudyError, parse_study
+from hpo_ops.config.errors import shown
 from hpo_ops.core import TrialState
 from hpo_ops.core.configuration import fit
 from hpo_ops.gateway.routes import Known, Service
@@ -30,8 +31,14 @@ imports = APIRouter(tags=["people"])
 def take_in(request: ImportRequest, caller: Known, service: Service) -> Imported:
     """Makes trials that were run elsewhere a run of a study, once."""
     caller.require_person()
+    name = request.config.get("name")
+    if not isinstance(name, str):
+        raise StudyError("import", [f"name is {shown(name)}, but must be the name of a study"])
+    # Before the study is looked at: whoever has no right to it learns nothing about it.
+    caller.require_edit(name)
     study = parse_study(request.config, source="import", is_entered=True)
-    caller.require_edit(study.name)
+    study.create_scheduler()
+    study.create_allocator()
     return import_trials(service, study, request)
 
 

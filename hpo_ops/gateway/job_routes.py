@@ -10,14 +10,11 @@ from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
-from hpo_ops.checkpoints.archive import MAX_PACKED
 from hpo_ops.client.jobs import JobStatus
 from hpo_ops.config.job import Job
 from hpo_ops.gateway.jobs import Jobs
+from hpo_ops.gateway.request_limits import JOB_BODY
 from hpo_ops.gateway.routes import Known
-
-MAX_JOB = 1 << 20
-"""Bytes of a job without its code."""
 
 
 def _jobs(request: Request) -> Jobs:
@@ -55,10 +52,9 @@ async def submit(
     """Makes a study of a job, once: the same job again is answered with how it stands."""
     caller.require_person()
     caller.require_start(service.dag_id)
-    _check_length(request)
     take = partial(service.submit, key=key, user=caller.name)
     if _is_form(request):
-        async with request.form(max_files=2, max_fields=2, max_part_size=MAX_JOB) as form:
+        async with request.form(max_files=2, max_fields=2, max_part_size=JOB_BODY) as form:
             data, archive = await _read_job(form.get("job")), _archive(form.get("code"))
             status, is_new = await run_in_threadpool(take, data, archive=archive)
     else:
@@ -78,18 +74,6 @@ def status(name: str, caller: Known, service: Service, run_id: str | None = None
     return found
 
 
-def _check_length(request: Request) -> None:
-    """What is too large is turned away before it is read; the server reads no more than this."""
-    length = request.headers.get("Content-Length", "")
-    if not length.isdigit():
-        raise HTTPException(411, "the length of the request must be given (Content-Length)")
-    most = MAX_PACKED + MAX_JOB if _is_form(request) else MAX_JOB
-    if int(length) > most:
-        raise HTTPException(
-            413, f"the request has {int(length) >> 20} MiB, at most {most >> 20} are taken"
-        )
-
-
 def _is_form(request: Request) -> bool:
     return request.headers.get("Content-Type", "").startswith("multipart/form-data")
 
@@ -97,7 +81,7 @@ def _is_form(request: Request) -> bool:
 async def _read_job(part: UploadFile | str | None) -> Any:
     if part is None:
         raise HTTPException(422, "job is missing, but is required: the job as JSON")
-    return _parse(part if isinstance(part, str) else await part.read(MAX_JOB))
+    return _parse(part if isinstance(part, str) else await part.read(JOB_BODY))
 
 
 def _parse(text: bytes | str) -> Any:

@@ -8,11 +8,9 @@ from fastapi import APIRouter, Query
 from sqlalchemy import func, select
 
 from hpo_ops.client import PoolSummary
+from hpo_ops.gateway.access import PLATFORM_DAG
 from hpo_ops.gateway.routes import Known, Service, Task
 from hpo_ops.ledger import leases, schema
-
-PLATFORM_DAG = "hpo_reconcile"
-"""Who may act on the platform's own DAG may change its pools."""
 
 pools = APIRouter()
 

@@ -46,7 +46,7 @@ LOOK_SECONDS = 1.0
 
 
 async def _caller(request: Request) -> Caller:
-    caller: Caller = await request.app.state.doorkeeper(request)
+    caller: Caller = request.state.caller  # found by the guard, before the body was read
     return caller
 
 
@@ -70,8 +70,9 @@ tasks = APIRouter(tags=["tasks"], dependencies=[Task])
 
 
 @tasks.post("/studies")
-def start_study(request: StudyRequest, studies: Service) -> StudyHandle:
+def start_study(request: StudyRequest, caller: Known, studies: Service) -> StudyHandle:
     """Enters a study for a DAG run."""
+    caller.require_run(request.dag_id, request.run_id)
     return studies.start(request)
 
 
@@ -93,6 +94,7 @@ async def turn(
     run_id: str,
     trial: int,
     key: str,
+    caller: Known,
     studies: Service,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
 ) -> Turn:
@@ -100,6 +102,7 @@ async def turn(
 
     The answer to the next trial in line may take as long as it says it can wait.
     """
+    caller.require_run(dag_id, run_id)
     give_up_at = time.monotonic() + wait
     study = await run_in_threadpool(studies.study_of_run, dag_id, run_id)
     while True:
@@ -155,7 +158,8 @@ def _agent(segment: str, caller: Known) -> None:
     caller.require_segment(segment)
 
 
-agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Depends(_agent)])
+Agent = Depends(_agent)
+agents = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Agent])
 
 
 @agents.post("/reports")

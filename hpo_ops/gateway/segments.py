@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client import Ending, Score, Served
 from hpo_ops.core import Action, Decision, TrialState
-from hpo_ops.gateway import rules, sizes
+from hpo_ops.gateway import cache, rules, sizes
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
 from hpo_ops.ledger.forecasts import keep_forecast
 from hpo_ops.protocol import (
@@ -109,6 +110,19 @@ class Segments:
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             session.add_checkpoint(number, segment_id, checkpoint)
+
+    def store_access(self, segment_id: str) -> StoreAccess:
+        """The part of the store that the segment's agent needs; while the segment is open."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment, record = _require_open(session, segment_id), session.record
+            elsewhere = cache.restore_from(session, number, segment.from_step)
+        return StoreAccess(
+            store=record.config.checkpoints.store or "",
+            writable=[f"{record.key}/trials/{number}", f"{record.key}/logs/{number}"],
+            readable=[record.key, *([elsewhere] if elsewhere else [])],
+            objects=[record.archive] if record.archive else [],
+        )
 
     def finish(
         self,

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 
 from sqlalchemy import select
 
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
+from hpo_ops.client.signing import KeyRing, SigningKey
 from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.gateway.request_limits import REQUESTS_PER_SECOND
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger, leases
 from hpo_ops.ledger.schema import pools
 
 LEDGER_VARIABLE = "HPO_LEDGER_URL"
+KEYS_VARIABLE = "HPO_GATEWAY_KEYS"
 SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
+RATE_VARIABLE = "HPO_REQUESTS_PER_SECOND"
 POOLS_VARIABLE = "HPO_POOLS"
 JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
 """By these a deployment has a Kubernetes: a connection to one, or being in one."""
-MIN_SECRET = 32
 
 
 def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
@@ -27,17 +32,49 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
     Raises:
         ValueError: A setting is missing or cannot be used.
     """
-    for name in (LEDGER_VARIABLE, SECRET_VARIABLE):
-        if not environment.get(name):
-            raise ValueError(f"{name} is missing, but the gateway needs it")
-    secret = environment[SECRET_VARIABLE]
-    if len(secret) < MIN_SECRET:
-        raise ValueError(
-            f"{SECRET_VARIABLE} has {len(secret)} characters, but must have {MIN_SECRET} or more"
-        )
+    if not environment.get(LEDGER_VARIABLE):
+        raise ValueError(f"{LEDGER_VARIABLE} is missing, but the gateway needs it")
+    keys = read_keys(environment)
     ledger = Ledger.open(environment[LEDGER_VARIABLE])
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
-    return Studies(ledger, secret)
+    return Studies(ledger, keys, stores=AllowedStores.from_environment(environment))
+
+
+def read_keys(environment: Mapping[str, str] = os.environ) -> KeyRing:
+    """The gateway's key ring.
+
+    A secret without an id, as older deployments have it, verifies after the keys of the ring, or
+    signs where there is no ring.
+
+    Raises:
+        ValueError: There is no key, or one cannot be used.
+    """
+    keys: tuple[SigningKey, ...] = ()
+    for variable, read in ((KEYS_VARIABLE, KeyRing.parse), (SECRET_VARIABLE, KeyRing.of_secret)):
+        if text := environment.get(variable):
+            try:
+                keys += read(text).keys
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+    if not keys:
+        raise ValueError(f"{KEYS_VARIABLE} is missing, but the gateway needs it to sign tokens")
+    return KeyRing(keys)
+
+
+def read_rate(environment: Mapping[str, str] = os.environ) -> float:
+    """Requests a second that each caller may send on average; 0 for any number.
+
+    Raises:
+        ValueError: The setting is no number, or negative.
+    """
+    text = environment.get(RATE_VARIABLE, "")
+    try:
+        rate = float(text) if text else REQUESTS_PER_SECOND
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{RATE_VARIABLE} is {text!r}, but must be a number, 0 or more")
+    return rate
 
 
 def parse_pools(text: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import (
     Group,
     Retraining,
@@ -18,7 +19,8 @@ from hpo_ops.client import (
     Verdict,
     VerdictKind,
 )
-from hpo_ops.config import parse_study
+from hpo_ops.config import StudyConfig, StudyError, parse_study
+from hpo_ops.config.rounds import places_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, retraining, rules, warm
 from hpo_ops.gateway.segments import score_of
@@ -28,17 +30,25 @@ from hpo_ops.protocol import Outcome, Result
 
 logger = logging.getLogger(__name__)
 
+NOT_LISTED = AllowedStores(())
 MAX_RUNS = 256
 """DAG runs whose study a process remembers."""
 
 
 @dataclass(frozen=True)
 class Studies(Turns):
-    """The life of studies and their segments. Every call is safe to repeat."""
+    """The life of studies and their segments. Every call is safe to repeat.
+
+    Attributes:
+        stores: The stores that studies may use; where it lists none, `prepare` alone checks them.
+    """
+
+    stores: AllowedStores = NOT_LISTED
 
     def start(self, request: StudyRequest) -> StudyHandle:
         """Enters a study for a DAG run."""
         config = parse_study(request.config, source=f"study of {request.dag_id}")
+        self._check_store(config)
         # What cannot be started from is told before the study is there.
         source = warm.read(self.proposals, config, run_id=request.run_id)
         record = self.ledger.start_study(
@@ -55,6 +65,13 @@ class Studies(Turns):
         notes = warm.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
         return _handle(record, notes)
+
+    def _check_store(self, config: StudyConfig) -> None:
+        if self.stores.addresses and config.checkpoints.store is not None:
+            try:
+                self.stores.check(config.checkpoints.store)
+            except ValueError as error:
+                raise StudyError(config.name, [f"checkpoints.{error}"]) from error
 
     def study_of_run(self, dag_id: str, run_id: str) -> StudyHandle:
         """The study of a DAG run; what of it the run's tasks know never changes."""
@@ -78,13 +95,15 @@ class Studies(Turns):
             study_id: The study.
             round_number: The round; the same one gets the same trials again.
             rounds_left: Rounds that the DAG still has, this one included. A round is larger than
-                the parallelism where they would not suffice otherwise.
+                usual where they would not suffice otherwise.
         """
         with self.ledger.study(study_id) as session:
             row = session.round(round_number)
             if row is None:
                 left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
-                size = max(session.record.config.parallelism, -(-left // max(rounds_left, 1)))
+                size = max(
+                    places_per_round(session.record.config), -(-left // max(rounds_left, 1))
+                )
                 numbers, reason = rules.fill_places(session, size)
                 session.add_round(round_number, numbers, reason)
             else:

@@ -14,6 +14,7 @@ from hpo_ops.client import (
     TurnKind,
     Waiting,
 )
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.config import Flow
 from hpo_ops.config.forecasts import forecast_order
 from hpo_ops.config.shares import given
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class Turns(Segments):
     """The turns of trials. Every call is safe to repeat."""
 
-    secret: str
+    keys: KeyRing
 
     @cached_property
     def proposals(self) -> Proposals:
@@ -119,7 +120,8 @@ class Turns(Segments):
         )
         if refusal:
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
-            return Turn(kind=TurnKind.WAIT, reason=refusal)
+            is_next = config.flow is Flow.ROUNDS and row.number == session.first_waiting()
+            return Turn(kind=TurnKind.WAIT, reason=refusal, is_next=is_next)
         from_step = session.view.trials[row.number].checkpoint_step
         has = config.given if width == 1 else config.given | given(config, float(width))
         session.start_segment(
@@ -172,7 +174,7 @@ class Turns(Segments):
             kind=TurnKind.RUN,
             reason=row.reason or "it is its turn",
             assignment=assignment,
-            token=issue_segment_token(self.secret, segment_id),
+            token=issue_segment_token(self.keys, segment_id),
             command=config.command,
             code=config.code,
             preemptions=preemptions,

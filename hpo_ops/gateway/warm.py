@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from hpo_ops.config import StudyConfig, StudyError
-from hpo_ops.config.start import STORAGE_VARIABLE, WarmStart
+from hpo_ops.config.start import STORAGE_NAME, STORAGE_VARIABLE, WarmStart
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.ledger import UnknownStudyError
 from hpo_ops.samplers import warm
@@ -38,11 +40,17 @@ def read(
     try:
         if wanted.storage is not None:
             url = _address(wanted.storage, environment)
-            storage = warm.open_other(url)
+            storage = warm.open_other(url, shown=repr(wanted.storage))
             try:
                 return warm.read_source(
                     storage, wanted.study, shown=wanted.study, directions=directions
                 )
+            except SQLAlchemyError as error:
+                logger.warning("the storage %s cannot be read", wanted.storage, exc_info=error)
+                raise ValueError(
+                    f"warm_start.storage is {wanted.storage!r}, but cannot be read "
+                    f"({type(error).__name__})"
+                ) from error
             finally:
                 storage.remove_session()
         record = _earlier(proposals.ledger, wanted, config.name, run_id)
@@ -80,8 +88,9 @@ def _is_done(proposals: Proposals, config: StudyConfig, run_id: str) -> bool:
 
 
 def _address(storage: str, environment: Mapping[str, str]) -> str:
-    if "://" in storage:
-        return storage
+    """The address that the operator gave a storage's name: no study names one itself."""
+    if not STORAGE_NAME.fullmatch(storage):
+        raise ValueError("warm_start.storage is an address, but must be a name")
     name = STORAGE_VARIABLE.format(storage.upper())
     if not environment.get(name):
         raise ValueError(f"warm_start.storage is {storage!r}, but the gateway has no {name}")

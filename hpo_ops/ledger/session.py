@@ -256,6 +256,27 @@ class StudySession:
             )
         ).one_or_none()
 
+    def first_waiting(self) -> int | None:
+        """The lowest number of the running trials that have no open segment."""
+        trials, segments = schema.trials, schema.segments
+        has_segment = (
+            select(segments.c.id)
+            .where(
+                segments.c.study_id == trials.c.study_id,
+                segments.c.trial == trials.c.number,
+                segments.c.outcome.is_(None),
+            )
+            .exists()
+        )
+        number: int | None = self.connection.execute(
+            select(func.min(trials.c.number)).where(
+                trials.c.study_id == self.record.id,
+                trials.c.state == TrialState.RUNNING.value,
+                ~has_segment,
+            )
+        ).scalar_one()
+        return number
+
     def segment(self, segment_id: str) -> Row[Any] | None:
         table = schema.segments
         return self.connection.execute(

@@ -16,6 +16,10 @@ OUT_OF_MEMORY = "out of memory"
 """How the reason of a segment begins that the kernel ended for its memory."""
 MAX_STEP = 2**31 - 1
 MAX_REASON = 4000
+MAX_METRICS = 1000
+"""Metrics of one report."""
+MAX_NAME = 500
+"""Characters of a metric's name."""
 
 ParamValue = bool | int | float | str | None
 Metrics = dict[str, float]
@@ -200,11 +204,14 @@ class Report(Message):
             raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
         if not isinstance(self.metrics, dict) or not self.metrics:
             raise ProtocolError(f"metrics is {self.metrics!r}, but must be an object of numbers")
+        if len(self.metrics) > MAX_METRICS:
+            raise ProtocolError(
+                f"{len(self.metrics)} metrics, but at most {MAX_METRICS} are taken"
+            )
         for name, value in self.metrics.items():
             if not _is_number(value):
                 raise ProtocolError(f"metric {name} is {value!r}, but must be a number")
-            if "\x00" in name:
-                raise ProtocolError(f"metric {name!r} has a NUL in its name, but must not")
+            _check_name(name)
         if not _is_number(self.seconds) or not 0 <= self.seconds < math.inf:
             raise ProtocolError(f"seconds is {self.seconds!r}, but must be a number, 0 or more")
 
@@ -321,13 +328,26 @@ def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
 
 
+def _check_name(name: str) -> None:
+    if len(name) > MAX_NAME:
+        raise ProtocolError(
+            f"metric {name[:40]!r}… has a name of {len(name)} characters, at most {MAX_NAME} are "
+            "taken"
+        )
+    if "\x00" in name:
+        raise ProtocolError(f"metric {name!r} has a NUL in its name, but must not")
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise ProtocolError(f"metric {name!r} has half a surrogate pair in its name")
+
+
 def _are_text(values: Sequence[object]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
 def _plain(text: str) -> str:
-    """A reason as it can be kept: of a bearable length, without NUL."""
-    return text.replace("\x00", "\ufffd")[:MAX_REASON]
+    """A reason as it can be kept: of a bearable length, without NUL or half a surrogate pair."""
+    whole = text[:MAX_REASON].encode("utf-8", "replace").decode()
+    return whole.replace("\x00", "\ufffd")
 
 
 def _is_number(value: object) -> bool:

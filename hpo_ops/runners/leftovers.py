@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hpo_ops.core.reconcile import ClusterPart, LivePod, LiveSecret
+from hpo_ops.runners.pod_names import MANAGED_BY, SEGMENT_LABEL
 from hpo_ops.runners.pod_status import read_status
-from hpo_ops.runners.pods import MANAGED_BY, SEGMENT_LABEL
 
 SELECTOR = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), SEGMENT_LABEL])
 """What belongs to a segment."""

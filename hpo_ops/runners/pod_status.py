@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
-from hpo_ops.runners.pods import AGENT, PACKAGES, RESTORE, TRAINING, UPLOAD_SECONDS
+from hpo_ops.runners.pod_names import AGENT, PACKAGES, RESTORE, TRAINING
+from hpo_ops.runners.pods import UPLOAD_SECONDS
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""

@@ -18,21 +18,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpo_ops.config import Pod, Resources
+from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
+from hpo_ops.runners.node_terms import join_terms
+from hpo_ops.runners.pod_admission import PodRefusedError, find_refusals
+from hpo_ops.runners.pod_names import (
+    AGENT,
+    AGENT_TEMPORARY,
+    GPU,
+    MANAGED_BY,
+    PACKAGES,
+    RESTORE,
+    RUN_LABEL,
+    SEGMENT_LABEL,
+    SHARED_MEMORY_VOLUME,
+    SHARES_ANNOTATION,
+    STUDY_LABEL,
+    TRAINING,
+    TRAINING_TEMPORARY,
+    TRIAL_LABEL,
+    WORKSPACE_VOLUME,
+)
+from hpo_ops.runners.pod_security import harden
+from hpo_ops.runners.pod_verification import check_built
 
 Spec = dict[str, Any]
 
-MANAGED_BY = {"app.kubernetes.io/managed-by": "hpo-ops"}
-STUDY_LABEL, RUN_LABEL = "hpo-ops/study", "hpo-ops/run"
-TRIAL_LABEL, SEGMENT_LABEL = "hpo-ops/trial", "hpo-ops/segment"
-SHARES_ANNOTATION = "hpo-ops/gpu-shares"
-"""On a template: into how many shares the GPUs of its pool are cut."""
-POOL_LABEL = "hpo-ops/pool"
-"""On a node: the pool that it belongs to."""
-GPU = "nvidia.com/gpu"
-
-TRAINING, AGENT, RESTORE, PACKAGES = "base", "agent", "restore", "packages"
-"""Containers; Airflow calls the one that does the work ``base``."""
 WORKSPACE = "/hpo"
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
@@ -59,6 +70,8 @@ class SegmentPod:
         environment: The study's variables for the training.
         code: Name of the code archive in the store; None where the image has the code.
         packages: What pip installs for the code, as its arguments; empty installs nothing.
+        policy: What the operator lets studies ask of their pods.
+        names_image: Whether the image is the study's own choice, not the platform's.
         has_native_sidecars: Whether the cluster knows containers that run beside others
             (Kubernetes 1.29).
     """
@@ -77,6 +90,8 @@ class SegmentPod:
     environment: Mapping[str, str] = field(default_factory=dict)
     code: str | None = None
     packages: Sequence[str] = ()
+    policy: PodPolicy = field(default_factory=PodPolicy)
+    names_image: bool = True
     has_native_sidecars: bool = False
 
     @property
@@ -134,13 +149,36 @@ def template_name(resources: Resources, pod: Pod) -> str:
 
 
 def build_pod(template: Spec, plan: SegmentPod) -> Spec:
-    """The pod as Kubernetes takes it."""
-    merged: Spec = merge(template, _generated(plan, shares_of(template)))
-    merged = merge(merged, _overrides(plan))
-    spec = merged["spec"]
+    """The pod as Kubernetes takes it.
+
+    Raises:
+        PodRefusedError: The study asks for what the operator's policy does not let it have.
+    """
+    if refusals := find_refusals(
+        plan.pod,
+        plan.policy,
+        image=plan.image if plan.names_image else None,
+        environment=plan.environment,
+        template=template_name(plan.resources, plan.pod),
+    ):
+        raise PodRefusedError(refusals)
+    generated = _generated(plan, shares_of(template))
+    platform: Spec = merge(_with_agent_in_place(template, plan), generated)
+    built: Spec = merge(platform, _overrides(plan))
+    check_built(merge(platform, _granted(plan)), built, plan.policy)
+    try:
+        spec = join_terms(platform["spec"], built["spec"])
+    except ValueError as error:
+        raise PodRefusedError([f"pod.spec.{error}"]) from error
+    spec = harden(
+        spec,
+        user=plan.pod.run_as_user,
+        may_be_root=plan.policy.root,
+        is_root_read_only=plan.pod.read_only_root,
+    )
     # Airflow takes the first container for the one that does the work.
     spec["containers"].sort(key=lambda container: container["name"] != TRAINING)
-    return merged
+    return {**built, "spec": spec}
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -189,7 +227,9 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
         },
         "spec": {
             "restartPolicy": "Never",
-            "automountServiceAccountToken": plan.pod.service_account is not None,
+            "automountServiceAccountToken": (
+                plan.pod.service_account is not None and plan.policy.service_account_token
+            ),
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": (
                 math.ceil(plan.assignment.grace_seconds) + UPLOAD_SECONDS
@@ -197,8 +237,10 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
             "initContainers": [*before, beside] if native else before,
             "containers": [_training_container(plan, shares), *([] if native else [agent])],
             "volumes": [
-                {"name": "hpo", "emptyDir": _empty_dir(plan.resources)},
-                {"name": "dshm", "emptyDir": {"medium": "Memory"}},
+                {"name": WORKSPACE_VOLUME, "emptyDir": _empty_dir(plan.resources)},
+                {"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}},
+                {"name": AGENT_TEMPORARY, "emptyDir": {}},
+                *([_training_temporary(plan)] if plan.pod.read_only_root else []),
             ],
         },
     }
@@ -206,6 +248,18 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
 
 def _empty_dir(resources: Resources) -> Spec:
     return {"sizeLimit": resources.storage} if resources.storage else {}
+
+
+def _training_temporary(plan: SegmentPod) -> Spec:
+    return {"name": TRAINING_TEMPORARY, "emptyDir": _empty_dir(plan.resources)}
+
+
+def _training_mounts(plan: SegmentPod) -> list[Spec]:
+    """What the containers with the training's image both mount."""
+    workspace = {"name": WORKSPACE_VOLUME, "mountPath": WORKSPACE}
+    if not plan.pod.read_only_root:
+        return [workspace]
+    return [workspace, {"name": TRAINING_TEMPORARY, "mountPath": "/tmp"}]  # noqa: S108
 
 
 def _training_container(plan: SegmentPod, shares: int) -> Spec:
@@ -224,10 +278,10 @@ def _training_container(plan: SegmentPod, shares: int) -> Spec:
         "env": _variables(environment),
         "resources": _amounts(plan.resources, shares),
         "volumeMounts": [
-            {"name": "hpo", "mountPath": WORKSPACE},
-            {"name": "dshm", "mountPath": "/dev/shm"},  # noqa: S108, where torch's workers share
+            *_training_mounts(plan),
+            # Where torch's workers share.
+            {"name": SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"},  # noqa: S108
         ],
-        "securityContext": {"allowPrivilegeEscalation": False},
     }
     if plan.code is not None:
         container["workingDir"] = f"{WORKSPACE}/code"
@@ -245,8 +299,7 @@ def _packages_container(plan: SegmentPod) -> Spec:
         "workingDir": f"{WORKSPACE}/code",
         "env": _variables(environment),
         "resources": _amounts(plan.resources.model_copy(update={"gpu": 0.0}), 1),
-        "volumeMounts": [{"name": "hpo", "mountPath": WORKSPACE}],
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": _training_mounts(plan),
         # pip's last words then stand in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -270,14 +323,16 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         "name": name,
         "image": plan.agent_image,
         "command": ["python", "-m", "hpo_ops.agent"],
-        "env": _variables(environment),
+        "env": _variables({name: _literally(value) for name, value in environment.items()}),
         "envFrom": [{"secretRef": {"name": plan.secret}}],
         "resources": {
             "requests": {"cpu": "50m", "memory": "128Mi"},
             "limits": {"memory": "1Gi"},
         },
-        "volumeMounts": [{"name": "hpo", "mountPath": WORKSPACE}],
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": [
+            {"name": WORKSPACE_VOLUME, "mountPath": WORKSPACE},
+            {"name": AGENT_TEMPORARY, "mountPath": "/tmp"},  # noqa: S108, the root is read-only
+        ],
         # Why it failed then stands in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -286,6 +341,15 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
 def _sidecar(plan: SegmentPod) -> dict[str, str]:
     """Who leaves first, for the training's script and for the agent."""
     return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
+
+
+def _literally(value: str) -> str:
+    """A variable's value that Kubernetes takes as it is.
+
+    It puts other variables of the container in the place of ``$(NAME)``: a parameter with the
+    value ``$(HPO_TOKEN)`` would show the agent's token to the training.
+    """
+    return value.replace("$", "$$")
 
 
 def _variables(values: Mapping[str, str]) -> list[Spec]:
@@ -318,6 +382,7 @@ def _amounts(resources: Resources, shares: int) -> Spec:
 
 
 def _overrides(plan: SegmentPod) -> Spec:
+    """The study's part of the pod."""
     pod = plan.pod
     spec: Spec = {}
     if pod.node_selector:
@@ -326,20 +391,27 @@ def _overrides(plan: SegmentPod) -> Spec:
         spec["tolerations"] = [dict(item) for item in pod.tolerations]
     if pod.priority_class:
         spec["priorityClassName"] = pod.priority_class
-    if pod.service_account:
-        spec["serviceAccountName"] = pod.service_account
     if pod.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in pod.image_pull_secrets]
-    metadata = {"namespace": pod.namespace} if pod.namespace else {}
-    return {"metadata": metadata, "spec": merge(spec, _of_the_agent(plan))}
+    return merge(_granted(plan), {"spec": merge(spec, pod.spec)})  # type: ignore[no-any-return]
 
 
-def _of_the_agent(plan: SegmentPod) -> Spec:
-    """What the study says of a pod's spec; of the agent where it is, on whatever cluster."""
-    said = dict(plan.pod.spec)
+def _granted(plan: SegmentPod) -> Spec:
+    """What the study names and the policy has granted, of fields that are the platform's."""
+    pod = plan.pod
+    return {
+        "metadata": {"namespace": pod.namespace} if pod.namespace else {},
+        "spec": {"serviceAccountName": pod.service_account} if pod.service_account else {},
+    }
+
+
+def _with_agent_in_place(template: Spec, plan: SegmentPod) -> Spec:
+    """A template whose entry for the agent stands where the agent is on this cluster."""
+    spec = dict(template.get("spec", {}))
     here, there = ("initContainers", "containers")[:: 1 if plan.has_native_sidecars else -1]
-    moved = [item for item in said.get(there, ()) if item["name"] == AGENT]
-    if moved:
-        said[there] = [item for item in said[there] if item["name"] != AGENT]
-        said[here] = [*said.get(here, ()), *moved]
-    return said
+    moved = [item for item in spec.get(there, ()) if item["name"] == AGENT]
+    if not moved:
+        return template
+    spec[there] = [item for item in spec[there] if item["name"] != AGENT]
+    spec[here] = [*spec.get(here, ()), *moved]
+    return {**template, "spec": spec}

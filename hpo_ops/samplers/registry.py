@@ -6,10 +6,12 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hpo_ops.core.space import Space
+from hpo_ops.core.space import MAX_GRID, Space
+from hpo_ops.isolation.allowlist import is_allowed, load_allowed, registered
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -29,6 +31,9 @@ SAMPLERS: Mapping[str, str] = {
 }
 """Short names of samplers."""
 
+GROUP = "hpo_ops.samplers"
+"""Entry points under which installed packages announce samplers."""
+
 MULTI_OBJECTIVE = frozenset(
     {"random", "tpe", "gp", "qmc", "nsgaii", "nsgaiii", "grid", "brute_force"}
 )
@@ -36,6 +41,13 @@ MULTI_OBJECTIVE = frozenset(
 
 ONE_SEQUENCE = frozenset({"qmc", "grid", "reinforce"})
 """Samplers that walk along one sequence, which a seed for each trial would break."""
+
+LISTING: Mapping[str, int] = {
+    "optuna.samplers:BruteForceSampler": MAX_GRID,
+    "optuna.samplers:GPSampler": 1_000_000,
+}
+"""Samplers that list every value of a whole number or of a range with a step: the most that one
+parameter may have."""
 
 _PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
 """What a sampler needs besides Optuna."""
@@ -69,14 +81,19 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    if name not in SAMPLERS and ":" not in name:
-        raise ValueError(
-            f"sampler is {name!r}, but must be one of {', '.join(SAMPLERS)} or module:Class"
-        )
+    if name not in SAMPLERS and ":" not in _target(name):
+        known = ", ".join([*SAMPLERS, *registered(GROUP)])
+        raise ValueError(f"sampler is {name!r}, but must be one of {known} or module:Class")
     if (package := _PACKAGES.get(name)) and importlib.util.find_spec(package) is None:
         raise ValueError(f"sampler is {name!r}, but it needs {package}, which is not installed")
+    if ":" in name and not _is_known_place(name, code):
+        raise ValueError(
+            f"sampler is {name!r}, but it cannot be imported: its module is neither in the code "
+            "folder nor installed"
+        )
     if name == "grid":
-        space.grid()
+        space.check_grid()
+    _check_values(name, space)
     if options or ":" in name:
         create_sampler(name, options, seed=0, space=space, code=code)
 
@@ -99,10 +116,17 @@ def algorithm_folder(name: str, code: str) -> Path | None:
 
 
 def is_algorithm(name: str, code: str = "") -> bool:
-    """Whether a sampler is a user's algorithm with two methods, rather than one of Optuna's."""
-    if ":" not in name:
+    """Whether a sampler is a user's algorithm with two methods, rather than one of Optuna's.
+
+    A class of the code folder is one, and so is an installed class that the operator has not
+    allowed: neither is ever imported here, both run in a sandbox.
+    """
+    target = _target(name)
+    if name in SAMPLERS or ":" not in target:
         return False
-    return algorithm_folder(name, code) is not None or not issubclass(*_load(name))
+    if algorithm_folder(target, code) is not None or not _is_trusted(target):
+        return True
+    return not issubclass(*_load(target))
 
 
 def is_one_sequence(name: str, code: str = "") -> bool:
@@ -122,7 +146,7 @@ def create_sampler(
     """Makes a sampler, seeded where its class takes a seed."""
     if is_algorithm(name, code):
         return _create_own(name, options, seed=seed, space=space, code=code)
-    sampler, _ = _load(SAMPLERS.get(name, name))
+    sampler, _ = _load(_target(name))
     parameters = inspect.signature(sampler).parameters
     allowed = sorted(set(parameters) - set(_OURS))
     for option, value in options.items():
@@ -131,6 +155,7 @@ def create_sampler(
                 f"sampler.{option} is not an option of {name}; options: {', '.join(allowed)}"
             )
         _check_kind(option, value, parameters[option])
+    _check_values(name, space)
     arguments = {**_DEFAULTS.get(name, {}), **options}
     if "seed" in parameters:
         arguments["seed"] = seed
@@ -156,11 +181,17 @@ def _create_own(
     folder = algorithm_folder(name, code)
     try:
         made: BaseSampler = own.OwnSampler(
-            name, folder=folder, space=space, seed=seed, options=options
+            _target(name), folder=folder, space=space, seed=seed, options=options
         )
     except ValueError as error:
         raise ValueError(f"sampler.{error}") from error
     return made
+
+
+def _check_values(name: str, space: Space) -> None:
+    """Refuses a space that a sampler would fill the memory with."""
+    if (most := LISTING.get(_target(name))) is not None:
+        space.check_listable(name, most)
 
 
 def _violations(trial: FrozenTrial) -> Sequence[float]:
@@ -185,14 +216,46 @@ def _check_kind(option: str, value: object, parameter: inspect.Parameter) -> Non
         raise ValueError(f"sampler.{option} is {value!r}, but must be {wanted}")
 
 
+def _target(name: str) -> str:
+    """A sampler's ``module:Class``, where it is named by a short name."""
+    return SAMPLERS.get(name) or registered(GROUP).get(name, name)
+
+
+def _is_trusted(target: str) -> bool:
+    """Whether a class may be imported here: Optuna's, ours, or one that the operator allows."""
+    return _is_ours(target) or is_allowed(target, group=GROUP)
+
+
+def _is_ours(target: str) -> bool:
+    return target in SAMPLERS.values() or target.startswith("optuna.samplers:")
+
+
+def _is_known_place(name: str, code: str) -> bool:
+    """Whether the module of a ``module:Class`` exists, found without importing any of it."""
+    if algorithm_folder(name, code) is not None or _is_trusted(name):
+        return True
+    parts = name.partition(":")[0].split(".")
+    if not all(map(str.isidentifier, parts)):
+        return False
+    found = importlib.util.find_spec(parts[0])  # a name without dots: nothing is imported
+    for end in range(2, len(parts) + 1):
+        if found is None or found.submodule_search_locations is None:
+            return False
+        found = PathFinder.find_spec(".".join(parts[:end]), found.submodule_search_locations)
+    return found is not None
+
+
 def _load(target: str) -> tuple[type[BaseSampler], type[BaseSampler]]:
-    """An installed class, and Optuna's base of samplers."""
-    module, _, name = target.partition(":")
+    """A trusted class, and Optuna's base of samplers.
+
+    Raises:
+        ValueError: The class is not trusted, cannot be imported, or is no sampler.
+    """
     try:
-        found = getattr(importlib.import_module(module), name)
-        kind = importlib.import_module("optuna.samplers").BaseSampler
-    except Exception as error:  # a user's module may raise anything
-        raise ValueError(f"sampler is {target!r}, but it cannot be imported: {error}") from error
+        found = _import(target)
+    except ValueError as error:
+        raise ValueError(f"sampler is {target!r}, but {error}") from error
+    kind = importlib.import_module("optuna.samplers").BaseSampler
     is_own = all(callable(getattr(found, method, None)) for method in METHODS)
     if not isinstance(found, type) or not (issubclass(found, kind) or is_own):
         raise ValueError(
@@ -200,3 +263,13 @@ def _load(target: str) -> tuple[type[BaseSampler], type[BaseSampler]]:
             f"or have the methods {' and '.join(METHODS)}"
         )
     return cast("type[BaseSampler]", found), kind  # looked at above, by a class loaded when needed
+
+
+def _import(target: str) -> object:
+    if not _is_ours(target):
+        return load_allowed(target, group=GROUP)
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (AttributeError, ImportError) as error:
+        raise ValueError(f"it cannot be imported: {error}") from error

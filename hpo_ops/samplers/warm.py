@@ -65,18 +65,23 @@ class Taken:
         return [*lines[:MAX_LINES], f"… and {more} more reasons"] if more > 0 else lines
 
 
-def open_other(url: str) -> BaseStorage:
+def open_other(url: str, *, shown: str | None = None) -> BaseStorage:
     """An Optuna storage that is there already; nothing is made or changed in it.
+
+    Args:
+        url: Its address.
+        shown: Its name in messages, where the address is not for the reader.
 
     Raises:
         ValueError: It cannot be read. The message has no password in it.
     """
-    shown = re.sub(r"(://[^/:]*):[^/]*@", r"\1:***@", url)
+    name = shown or re.sub(r"(://[^/:]*):[^/]*@", r"\1:***@", url)
     options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
     if url.startswith("sqlite"):
         path = url.partition("///")[2].partition("?")[0]
         if not Path(path).is_file():
-            raise ValueError(f"warm_start.storage is {shown}, but there is no file {path}")
+            where = f" {path}" if shown is None else " at its address"
+            raise ValueError(f"warm_start.storage is {name}, but there is no file{where}")
         options = {"timeout": CONNECT_SECONDS}
     try:
         return optuna.storages.RDBStorage(
@@ -84,7 +89,7 @@ def open_other(url: str) -> BaseStorage:
         )
     except Exception as error:  # whatever a driver of the user's choice raises
         kind = type(error).__name__
-        raise ValueError(f"warm_start.storage is {shown}, but cannot be read ({kind})") from error
+        raise ValueError(f"warm_start.storage is {name}, but cannot be read ({kind})") from error
 
 
 def read_source(

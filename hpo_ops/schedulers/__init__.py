@@ -58,17 +58,23 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
     Asha(min_steps=1, max_steps=9, eta=3)
 
     Args:
-        name: A short name (see ``SCHEDULERS``), or ``their.module:Class``.
+        name: A short name (see ``SCHEDULERS``), or ``their.module:Class`` if the operator has
+            allowed that class.
         options: The scheduler's own options.
 
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    # A class named by a user cannot be checked for its methods before it is called.
-    made = create_policy("scheduler", SCHEDULERS, name, options)
-    for attribute in ("max_steps", "next", "on_report"):
-        if not hasattr(made, attribute):
-            raise ValueError(f"scheduler.name is {name!r}, but that class has no {attribute}")
+    made = create_policy(
+        "scheduler",
+        SCHEDULERS,
+        name,
+        options,
+        methods=("next", "on_report"),
+        group="hpo_ops.schedulers",
+    )
+    if not hasattr(made, "max_steps"):  # a field without a default is no attribute of the class
+        raise ValueError(f"scheduler.name is {name!r}, but that class has no max_steps")
     return cast(Scheduler, made)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from hpo_ops.stack.layout import Layout
 from hpo_ops.stack.object_store import BUCKET, REGION
+from hpo_ops.stack.object_store_security import POD_ROLE_ARN
 from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import USERNAME, Settings
@@ -80,7 +81,7 @@ def airflow_environment(
 
 def api_server_environment(secrets: Secrets, *, ledger_url: str) -> dict[str, str]:
     """Returns what the api-server alone gets, since only the gateway touches the ledger."""
-    return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_SECRET": secrets.gateway_secret}
+    return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_KEYS": secrets.keys.to_text()}
 
 
 def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str]:
@@ -135,17 +136,9 @@ def _gateway_connection(settings: Settings, secrets: Secrets) -> str:
         "host": LOOPBACK,
         "port": settings.port,
         "schema": "http",
-        "password": _service_token(secrets),
+        "password": secrets.keys.task_key(),
     }
     return json.dumps(connection)
-
-
-def _service_token(secrets: Secrets) -> str:
-    try:
-        from hpo_ops.gateway.tokens import issue_service_token
-    except ModuleNotFoundError:
-        return ""
-    return issue_service_token(secrets.gateway_secret)
 
 
 def _s3_connection(secrets: Secrets, *, endpoint: str) -> str:
@@ -153,6 +146,10 @@ def _s3_connection(secrets: Secrets, *, endpoint: str) -> str:
         "conn_type": "aws",
         "login": secrets.s3_access_key,
         "password": secrets.s3_secret_key,
-        "extra": {"endpoint_url": endpoint, "region_name": REGION},
+        "extra": {
+            "endpoint_url": endpoint,
+            "region_name": REGION,
+            "pod_role_arn": POD_ROLE_ARN,
+        },
     }
     return json.dumps(connection)

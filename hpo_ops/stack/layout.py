@@ -46,6 +46,11 @@ class Layout:
         return self.root / "s3"
 
     @property
+    def s3_security(self) -> Path:
+        """The certificates and security settings of the object store."""
+        return self.root / "s3-security"
+
+    @property
     def airflow(self) -> Path:
         return self.root / "airflow"
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets as random_secrets
-import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.object_store_security import StoreSecurity
 from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.secrets import Secrets
 
@@ -28,6 +27,7 @@ class ObjectStore:
         self._layout = layout
         self._secrets = secrets
         self._port = port
+        self._security = StoreSecurity(layout.s3_security)
 
     @property
     def endpoint(self) -> str:
@@ -39,23 +39,22 @@ class ObjectStore:
             name: self._port + offset
             for offset, name in enumerate(("s3", "master", "volume", "filer", "admin"))
         }
-        return [
-            str(Path(sys.executable).parent / "weed"),
-            # Its own log files would go to the system's temporary folder.
-            "-logtostderr=true",
-            "mini",
-            f"-dir={self._layout.s3}",
-            f"-ip={LOOPBACK}",
-            f"-ip.bind={LOOPBACK}",
-            *(f"-{name}.port={port}" for name, port in ports.items()),
-            *(f"-{name}.port.grpc={port + 10_000}" for name, port in ports.items()),
-            f"-bucket={BUCKET}",
-            "-webdav=false",
-            "-admin.ui=false",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            "-master.telemetry=false",
-        ]
+        return self._security.command(
+            [
+                f"-dir={self._layout.s3}",
+                f"-ip={LOOPBACK}",
+                f"-ip.bind={LOOPBACK}",
+                *(f"-{name}.port={port}" for name, port in ports.items()),
+                *(f"-{name}.port.grpc={port + 10_000}" for name, port in ports.items()),
+                f"-bucket={BUCKET}",
+            ]
+        )
+
+    def prepare(self) -> None:
+        """Makes certificates and settings; before each start."""
+        self._security.prepare(
+            access_key=self._secrets.s3_access_key, hosts=[LOOPBACK, "localhost"]
+        )
 
     def environment(self) -> dict[str, str]:
         """Returns what the server needs in its environment besides the usual."""

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.stack.layout import write_private
 
 
@@ -28,7 +29,7 @@ class Secrets:
     jwt_secret: str = field(default_factory=_token)
     api_secret_key: str = field(default_factory=_token)
     fernet_key: str = field(default_factory=_fernet_key)
-    gateway_secret: str = field(default_factory=_token)
+    gateway_keys: str = field(default_factory=lambda: KeyRing.make().to_text())
     postgres_password: str = field(default_factory=lambda: secrets.token_hex(24))
     airflow_database_password: str = field(default_factory=lambda: secrets.token_hex(24))
     ledger_database_password: str = field(default_factory=lambda: secrets.token_hex(24))
@@ -42,7 +43,19 @@ class Secrets:
     def load_or_make(cls, path: Path) -> Secrets:
         """Reads the secrets of a stack, or makes them when there are none yet."""
         if path.is_file():
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if secret := content.pop("gateway_secret", None):  # of a stack before key rings
+                content.setdefault("gateway_keys", f"first:{secret}")
+            return cls(**content)
         made = cls()
-        write_private(path, json.dumps(asdict(made), indent=2) + "\n")
+        made.write(path)
         return made
+
+    @property
+    def keys(self) -> KeyRing:
+        """The gateway's signing keys."""
+        return KeyRing.parse(self.gateway_keys)
+
+    def write(self, path: Path) -> None:
+        """Keeps the secrets in a file that only its owner may read."""
+        write_private(path, json.dumps(asdict(self), indent=2) + "\n")

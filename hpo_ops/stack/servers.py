@@ -173,6 +173,8 @@ class Servers:
 
     def _launch(self, part: Part) -> None:
         self._end_leftovers(part)
+        if part is Part.S3:
+            self.object_store.prepare()
         record = spawn(
             self._command(part),
             environment=self._environment_of(part),

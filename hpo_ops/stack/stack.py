@@ -14,6 +14,7 @@ from types import TracebackType
 
 import psutil
 
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.stack.layout import Layout, write_private
 from hpo_ops.stack.object_store import PORT_OFFSETS, ObjectStore
 from hpo_ops.stack.parts import (
@@ -133,8 +134,13 @@ class Stack:
         return self._secrets().admin_password
 
     @property
-    def gateway_secret(self) -> str:
-        return self._secrets().gateway_secret
+    def gateway_keys(self) -> KeyRing:
+        """The gateway's signing keys, as its next start reads them."""
+        return self._secrets().keys
+
+    def set_gateway_keys(self, keys: KeyRing) -> None:
+        """Changes the gateway's signing keys; a part takes them up when it starts."""
+        replace(self._secrets(), gateway_keys=keys.to_text()).write(self._layout.secrets_file)
 
     @property
     def ledger_url(self) -> str:

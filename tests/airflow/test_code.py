@@ -53,3 +53,13 @@ def test_a_worker_that_does_not_have_the_code_yet_fetches_it(address: str) -> No
 def test_an_address_that_is_no_code_of_ours_is_refused() -> None:
     with pytest.raises(BadCodeError, match="must be a folder, or s3://"):
         unpack_code("s3://models/anything.tar.gz")
+
+
+def test_code_of_a_store_that_is_not_allowed_is_not_fetched(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPO_CHECKPOINT_STORE", f"file://{tmp_path}/another")
+
+    with pytest.raises(BadCodeError, match="that the operator allows"):
+        unpack_code(address)
+    assert not code_folder().exists()

@@ -10,11 +10,12 @@ import pytest
 import yaml
 from airflow.serialization.serialized_objects import DagSerialization
 
-from hpo_ops.airflow.factory import build_dag, build_dags, count_rounds
+from hpo_ops.airflow.factory import build_dag, build_dags
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.airflow.trigger_form import check_map_length, form_of, read_trigger
 from hpo_ops.config import StudyError, parse_study
+from hpo_ops.config.rounds import count_rounds
 from tests.studies import study_data
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -226,8 +227,31 @@ def test_folds_take_rounds_and_tasks_as_trials_do() -> None:
     rolling = parse_study(folded(trials=6, flow="rolling"), source="test")
     assert "retrain" not in build_dag(rolling).task_ids
     many = parse_study(folded(trials=1000, flow="rolling"), source="test")
-    with pytest.raises(StudyError, match="trials is 1000 with 5 folds each, but Airflow maps at"):
-        check_map_length(many, source="test")
+    with pytest.raises(StudyError, match="trials is 1000 with 5 folds each, but this DAG has"):
+        check_map_length(many, most=1024, source="test")
+
+
+def test_a_study_with_many_rounds_gets_larger_ones_instead() -> None:
+    study = parse_study(study_data(scheduler="default", trials=1000, parallelism=4), source="test")
+    dag = build_dag(study)
+    assert len(dag.task_ids) == 4 * 25 + 3
+    # One more than can run waits in its worker.
+    assert dag.get_task("round_00.trial").max_active_tis_per_dagrun == 5
+
+
+def test_a_rolling_study_goes_past_what_airflow_maps_one_task_over() -> None:
+    study = parse_study(study_data(scheduler="default", flow="rolling", trials=2500), source="t")
+    dag = build_dag(study)
+    groups = ["trials_from_1024", "trials_from_2048"]
+    assert {task for task in dag.task_ids if "." in task} == {
+        f"{group}.{task}" for group in groups for task in ("wait", "trial")
+    }
+    assert dag.get_task(f"{groups[1]}.wait").upstream_task_ids == {f"{groups[0]}.wait", "prepare"}
+    publish = dag.get_task("publish")
+    assert {"trial", *(f"{group}.trial" for group in groups)} <= publish.upstream_task_ids
+    assert build_dag(study.model_copy(update={"trials": 1024})).task_ids == [
+        task for task in dag.task_ids if "." not in task
+    ]
 
 
 @pytest.mark.parametrize("flow", ["rounds", "rolling"])

@@ -12,7 +12,7 @@ import hpo_ops.airflow.operators
 from hpo_ops.airflow.operators import PrepareOperator
 from hpo_ops.airflow.trial import TrialOperator
 from hpo_ops.checkpoints import hash_code
-from hpo_ops.config import parse_study
+from hpo_ops.config import StudyError, parse_study
 from tests.studies import study_data
 
 
@@ -57,3 +57,33 @@ def test_an_instance_knows_its_number_without_asking_for_the_list() -> None:
     assert trial.upstream_task_ids == {"prepare"}
     context = {"ti": SimpleNamespace(map_index=7, _upstream_map_indexes={})}
     assert trial._expand_mapped_kwargs(context)[0] == {"number": 7}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "store",
+    ["file:///etc", "s3://hpo-evil", "s3://hpo/../victim", "s3://hpo/%2e%2e/victim"],
+)
+def test_a_study_with_a_store_that_is_not_allowed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setenv("HPO_CHECKPOINT_STORE", "s3://hpo")
+    prepare = PrepareOperator(task_id="prepare", config=study_data(checkpoints={"store": store}))
+    context = {"dag_run": None, "params": {}, "run_id": "r"}
+
+    with pytest.raises(StudyError, match=r"checkpoints\.store is .* that the operator allows"):
+        prepare._study(context)  # type: ignore[arg-type]  # what it looks at
+
+
+def test_the_platform_s_store_and_those_listed_may_be_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HPO_CHECKPOINT_STORE", "s3://hpo")
+    monkeypatch.setenv("HPO_ALLOWED_STORES", "s3://team/hpo")
+    context = {"dag_run": None, "params": {}, "run_id": "r"}
+    for given, used in {None: "s3://hpo", "s3://hpo/a": "s3://hpo/a"}.items():
+        config = study_data(checkpoints={"store": given})
+        prepare = PrepareOperator(task_id="prepare", config=config)
+
+        study = prepare._study(context)  # type: ignore[arg-type]  # what it looks at
+
+        assert study.checkpoints.store == used

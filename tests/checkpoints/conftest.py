@@ -1,18 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hpo_ops.checkpoints import Credentials, Store, open_store
-from tests.s3 import BUCKET, running_s3
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Credentials]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as credentials:
-        yield credentials
+from hpo_ops.checkpoints import Store, open_store
+from tests.s3 import BUCKET
 
 
 @pytest.fixture(params=["memory", "file", pytest.param("s3", marks=pytest.mark.e2e)])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import obstore
 import pytest
+from obstore.exceptions import PermissionDeniedError
 
 from hpo_ops.checkpoints import (
     BadCheckpointError,
@@ -233,3 +234,21 @@ def test_a_study_key_stays_inside_of_the_store(store: Store, study: str) -> None
 def test_an_empty_folder_is_refused(checkpoints: Checkpoints, tmp_path: Path) -> None:
     with pytest.raises(BadCheckpointError, match="checkpoint 4: the folder is empty"):
         checkpoints.upload(0, 4, write(tmp_path / "4", {MARKER: b""}))
+
+
+def test_half_a_checkpoint_is_passed_over_where_a_missing_object_is_called_forbidden(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(checkpoints, tmp_path, 7, 11, 12)
+    obstore.delete(store, f"{TRIALS}/7/12/manifest.json")
+    get = obstore.get
+
+    def as_aws(store: Store, key: str) -> obstore.GetResult:
+        """As AWS answers credentials that may list only a part of the bucket."""
+        try:
+            return get(store, key)
+        except FileNotFoundError:
+            raise PermissionDeniedError(key) from None
+
+    monkeypatch.setattr(obstore, "get", as_aws)
+    assert checkpoints.restore(7, tmp_path / "back") == 11

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from hpo_ops import __version__
 from hpo_ops.cli import main
 from hpo_ops.cli.app import app
+from hpo_ops.isolation.allowlist import is_allowed
 from tests.studies import study_data
 
 
@@ -86,6 +87,22 @@ def test_validate_speaks_json(tmp_path: Path) -> None:
 def test_what_is_in_brackets_is_printed_too(tmp_path: Path) -> None:
     file = write_study(tmp_path, space={"lr": {"float": "wide"}})
     assert "[low, high]" in run("validate", str(file)).stderr
+
+
+def test_a_user_checks_a_study_with_a_class_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "from hpo_ops.schedulers.default import Default\nclass Mine(Default): pass\n"
+    (tmp_path / "mine_alone.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    good = write_study(tmp_path, scheduler={"name": "mine_alone:Mine", "max_steps": 3})
+    result = run("validate", str(good))
+    assert result.exit_code == 0, result.output
+    bad = write_study(tmp_path, scheduler={"name": "subprocess:Popen", "args": ["true"]})
+    result = run("validate", str(bad))
+    assert result.exit_code == 1
+    assert "that class has no method next" in result.output
+    assert not is_allowed("mine_alone:Mine")
 
 
 def test_validate_without_a_file_is_misused() -> None:

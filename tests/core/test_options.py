@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,15 +65,29 @@ def test_an_error_says_what_was_found_and_what_is_allowed(
     assert str(error.value) == message
 
 
-def test_a_class_of_the_users_is_named_by_its_module() -> None:
+def test_a_class_that_the_operator_allows_is_named_by_its_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     name = f"{__name__}:Plain"
-    assert __name__ in sys.modules
+    monkeypatch.setenv("HPO_ALLOWED_CLASSES", f"other:Thing, {name}")
     assert create_policy("policy", KNOWN, name, {"size": 3}).size == 3
     with pytest.raises(ValueError, match="does not take these options"):
         create_policy("policy", KNOWN, name, {"width": 3})
 
 
 @pytest.mark.parametrize("name", ["other", "no.such.module:Thing", "math:Thing", "math:pi"])
-def test_a_name_that_leads_nowhere_is_an_error(name: str) -> None:
-    with pytest.raises(ValueError, match=r"policy\.name is "):
+def test_a_name_that_leads_nowhere_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPO_ALLOWED_CLASSES", name)
+    with pytest.raises(ValueError, match=r"policy\.name is ") as error:
         create_policy("policy", KNOWN, name, {})
+    assert "has not allowed it" not in str(error.value)
+
+
+def test_a_class_without_the_methods_of_its_port_is_never_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = f"{__name__}:Plain"
+    monkeypatch.setenv("HPO_ALLOWED_CLASSES", name)
+    monkeypatch.setattr(Plain, "__init__", lambda self, **_: pytest.fail("it was called"))
+    with pytest.raises(ValueError, match="that class has no method next"):
+        create_policy("policy", KNOWN, name, {"size": 3}, methods=("next",))

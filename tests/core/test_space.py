@@ -138,3 +138,33 @@ def test_a_parameter_exists_when_all_its_conditions_hold() -> None:
     assert not space.exists("b", {"a": "adam", "n": 1})
     assert not space.exists("c", {"a": "adam", "n": 1})  # what it depends on does not exist
     assert space.exists("c", {"b": 0.5})
+
+
+def test_the_values_of_a_grid_are_counted_as_they_are_listed() -> None:
+    space = Space(
+        {
+            "int": Int(low=3, high=11, step=2),
+            "float": Float(low=0.1, high=0.7, step=0.2),
+            "choice": Categorical(choices=("a", None)),
+        }
+    )
+    assert space.grid() == {
+        "int": [3, 5, 7, 9, 11],
+        "float": pytest.approx([0.1, 0.3, 0.5, 0.7]),
+        "choice": ["a", None],
+    }
+    assert space.grid_size() == 5 * 4 * 2
+
+
+def test_a_grid_too_large_for_memory_is_refused_before_it_is_made() -> None:
+    for parameter in (
+        Int(low=0, high=10**12),
+        Float(low=0, high=1e300, step=1e-300),
+        Float(low=0, high=1, step=1e-12),
+    ):
+        with pytest.raises(ValueError, match=r"a grid of .* points, but sampler grid takes"):
+            Space({"x": parameter}).grid()
+    many = Space({f"x{n}": Int(low=0, high=9) for n in range(30)})
+    assert many.grid_size() == 10**30
+    with pytest.raises(ValueError, match="at most 100000"):
+        many.check_grid()

@@ -25,6 +25,8 @@ QUIET = {
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+    # So few that a small study goes past it.
+    "AIRFLOW__CORE__MAX_MAP_LENGTH": "40",
 }
 """For stacks of tests, several on one machine: they say when there is something new to read, and
 what a stack does while it waits is taken from the others."""

@@ -114,3 +114,16 @@ def test_the_example_downstream_runs_when_its_study_has_published(lab: Lab) -> N
     best = lab.session.gateway.best(lab.study(name, run_id).id)
     assert best is not None
     assert lab.xcom(deploy)["trial"] == best.trial
+
+
+def test_a_study_cannot_make_the_platform_write_where_the_operator_does_not_allow(
+    lab: Lab, tmp_path: Path
+) -> None:
+    store = tmp_path / "elsewhere"
+    name = lab.add_study("misplaced", checkpoints={"store": f"file://{store}"}, trials=1)
+    run_id = lab.trigger(name)
+
+    assert lab.wait(name, run_id) == "failed"
+    assert not store.exists()
+    with pytest.raises(LookupError):
+        lab.study(name, run_id)

@@ -63,6 +63,29 @@ def test_a_rolling_study_promotes_and_ends_with_its_best(lab: Lab) -> None:
     assert "\x1b[" not in logs.stdout
 
 
+def test_a_rolling_study_goes_past_what_airflow_maps_one_task_over(lab: Lab) -> None:
+    name = lab.add_study("e2e_many", flow="rolling", trials=44, max_trials=90, parallelism=4)
+    run_id = lab.trigger(name)
+    assert lab.wait(name, run_id) == "success"
+    study = lab.study(name, run_id)
+    assert sum(study.counts.values()) == 44
+    assert study.counts["failed"] == study.counts["running"] == 0
+    by_task: dict[str, list[int]] = {}
+    for item in lab.instances(name, run_id):
+        if item["map_index"] >= 0 and item["state"] in ("success", "skipped"):
+            by_task.setdefault(item["task_id"], []).append(item["map_index"])
+    assert len(by_task["trial"]) == 40  # as many as one task may have
+    scores = [
+        lab.xcom(item)
+        for item in lab.instances(name, run_id)
+        if item["task_id"] == "trials_from_40.trial" and item["state"] == "success"
+    ]
+    assert scores
+    assert {score["trial"] for score in scores} <= {40, 41, 42, 43}
+    states = {item["task_id"]: item["state"] for item in lab.instances(name, run_id)}
+    assert states["trials_from_80.wait"] == states["trials_from_80.trial"] == "skipped"
+
+
 def test_pause_set_resume_and_stop_act_on_a_running_study(lab: Lab) -> None:
     name = lab.add_study(
         "e2e_held",

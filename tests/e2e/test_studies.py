@@ -12,7 +12,7 @@ import optuna
 import psutil
 import pytest
 
-from hpo_ops.client import Progress
+from hpo_ops.client import Progress, SegmentSummary
 from tests.e2e.airflow import TRAINING, Lab, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -32,6 +32,17 @@ def trainings(lab: Lab) -> list[psutil.Process]:
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
     return found
+
+
+def most_at_once(segments: list[SegmentSummary]) -> int:
+    """The largest number of segments that were open at the same moment."""
+    moments = [(item.start, 1) for item in segments]
+    moments += [(item.end or 0.0, -1) for item in segments]
+    running = most = 0
+    for _, change in sorted(moments):
+        running += change
+        most = max(most, running)
+    return most
 
 
 def test_a_study_triggered_by_command_ends_with_its_best_checkpoint_in_s3(lab: Lab) -> None:
@@ -186,3 +197,19 @@ def test_a_study_whose_trainings_all_fail_fails_and_says_why(lab: Lab) -> None:
     assert states["round_00.trial"] == "failed"
     assert states["publish"] == "failed"
     assert states["finalize"] == "success"
+
+
+def test_a_round_larger_than_the_parallelism_runs_its_trials_so_many_at_a_time(lab: Lab) -> None:
+    name = lab.add_study("e2e_large_rounds", trials=10, round_size=5, parallelism=2)
+    run_id = lab.trigger(name)
+    assert lab.wait(name, run_id) == "success"
+    study = lab.study(name, run_id)
+    assert sum(study.counts.values()) == 10
+    assert study.counts["failed"] == 0
+    rounds = [
+        item["task_id"]
+        for item in lab.instances(name, run_id)
+        if item["task_id"].endswith(".trial") and item["map_index"] >= 0
+    ]
+    assert sorted(rounds) == ["round_00.trial"] * 5 + ["round_01.trial"] * 5
+    assert most_at_once(lab.session.gateway.segments(study.id)) == 2

@@ -19,7 +19,7 @@ def studies(database: str) -> Iterator[Studies]:
     ledger = Ledger.open(database)
     with ledger.engine.begin() as connection:
         set_capacity(connection, "local", 100)
-    yield Studies(ledger, secret="s" * 32)
+    yield Studies(ledger, SECRET)
     ledger.engine.dispose()
 
 

@@ -17,9 +17,10 @@ from hpo_ops.client import (
     Turn,
 )
 from hpo_ops.client.http import API
+from hpo_ops.client.signing import AUDIENCE, Purpose
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.studies import Studies
-from hpo_ops.gateway.tokens import AUDIENCE, issue_segment_token
+from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger
 from tests.gateway.web import (
     SECRET,
@@ -85,23 +86,29 @@ def test_nothing_answers_without_a_credential(method: str, path: str, has_login:
 
 def forged(**changes: Any) -> str:
     """A service token with something wrong."""
-    secret = changes.pop("secret", SECRET)
+    secret = changes.pop("secret", SECRET.first.derive(Purpose.SERVICE).secret)
+    header = {"kid": changes.pop("kid", SECRET.first.id)}
     claims = {
         "kind": "service",
         "sub": "tasks",
         "aud": AUDIENCE,
-        "exp": datetime.now(UTC) + timedelta(hours=1),
+        "iat": datetime.now(UTC),
+        "exp": datetime.now(UTC) + timedelta(minutes=59),
         **changes,
     }
     kept = {name: value for name, value in claims.items() if value is not None}
-    return jwt.encode(kept, secret, algorithm="HS256" if secret else "none")
+    return jwt.encode(kept, secret, algorithm="HS256" if secret else "none", headers=header)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"exp": datetime.now(UTC) - timedelta(seconds=1)},
+        {"exp": datetime.now(UTC) - timedelta(seconds=90)},
         {"exp": None},
+        {"exp": datetime.now(UTC) + timedelta(days=365)},
+        {"iat": None},
+        {"kid": "another"},
+        {"secret": SECRET.first.secret},
         {"secret": "x" * 32},
         {"secret": None},
         {"aud": "airflow"},
@@ -110,7 +117,21 @@ def forged(**changes: Any) -> str:
         {"kind": None},
         {"sub": None},
     ],
-    ids=["expired", "endless", "forged", "unsigned", "elsewhere", "anywhere", "kind", "no", "who"],
+    ids=[
+        "expired",
+        "endless",
+        "a year",
+        "ageless",
+        "another key",
+        "not derived",
+        "forged",
+        "unsigned",
+        "elsewhere",
+        "anywhere",
+        "kind",
+        "no",
+        "who",
+    ],
 )
 def test_a_token_that_is_not_ours_is_refused(
     lasting_web: TestClient, changes: dict[str, Any]

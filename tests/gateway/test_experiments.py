@@ -36,7 +36,7 @@ def run_study(studies: Studies, repeat: int, values: list[float], *, repeats: in
 
 def experiment_of(studies: Studies, study_id: int) -> Experiment:
     web = TestClient(create_app(studies))
-    token = issue_service_token(studies.secret)
+    token = issue_service_token(studies.keys)
     answer = web.get(
         f"/api/v1/studies/{study_id}/experiment", headers={"Authorization": f"Bearer {token}"}
     )

@@ -51,7 +51,7 @@ def url(tmp_path: Path) -> str:
 
 
 def post(studies: Studies, request: ImportRequest) -> httpx.Response:
-    token = issue_service_token(studies.secret)
+    token = issue_service_token(studies.keys)
     return TestClient(create_app(studies)).post(
         "/api/v1/imports",
         json=request.to_dict(),

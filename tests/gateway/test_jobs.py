@@ -17,7 +17,7 @@ from obstore.store import MemoryStore
 from hpo_ops.checkpoints.archive import local_code
 from hpo_ops.client import StudyRequest
 from hpo_ops.config import parse_study
-from hpo_ops.gateway import job_routes
+from hpo_ops.gateway import request_limits
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.settings import job_runner
@@ -215,6 +215,19 @@ class Search:
     assert "strategy is 'modelpkg.none:Search'" in answer.json()["detail"]
 
 
+def test_a_job_runs_nothing_that_its_strategy_names(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "was_here"
+    writes = f"open({str(marker)!r}, 'w').close()\n"
+    (tmp_path / "hostile_strategy.py").write_text(writes)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = archive({**CODE, "modelpkg/search.py": writes})
+    for number, name in enumerate(("hostile_strategy:Search", "modelpkg.search:Search")):
+        lab.post({**SMALL, "jobname": f"job{number}", "strategy": name}, code)
+        assert not marker.exists()
+
+
 def test_an_archive_that_cannot_be_trusted_is_not_kept(lab: Lab) -> None:
     answer = lab.post(code=archive({"../evil.py": "", **CODE}, with_folders=False))
     assert answer.status_code == 422
@@ -232,11 +245,11 @@ def test_a_body_that_is_no_job_or_too_large_is_refused(
     assert "job is missing" in only_code.json()["detail"]
     text = lab.web.post(URL, data={"code": "x"}, files={"job": ("j", "{}")}, headers=LOGIN)
     assert "must be a file" in text.json()["detail"]
-    chunks = lab.web.post(URL, content=iter([b"{}"]), headers=LOGIN)
-    assert chunks.status_code == 411
-    monkeypatch.setattr(job_routes, "MAX_PACKED", 10)
-    monkeypatch.setattr(job_routes, "MAX_JOB", 10)
+    monkeypatch.setattr(request_limits, "ARCHIVE_BODY", 10)
+    monkeypatch.setattr(request_limits, "JOB_BODY", 10)
     assert lab.post().status_code == 413
+    chunks = lab.web.post(URL, content=iter([b"{}", b" " * 10]), headers=LOGIN)
+    assert chunks.status_code == 413
 
 
 def test_jobs_need_the_right_to_start_runs(lab: Lab) -> None:

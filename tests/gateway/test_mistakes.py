@@ -11,17 +11,21 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from hpo_ops.client import (
+    StudyRequest,
     Turn,
     TurnKind,
 )
 from hpo_ops.client.http import API
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.routes import MAX_REPORTS
+from hpo_ops.gateway.settings import open_studies
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.gateway.web import (
+    SECRET,
     bearer,
     begin,
+    mounted,
     segment_of,
     task,
 )
@@ -199,3 +203,21 @@ def test_every_route_is_described_in_the_openapi_page(lasting: Studies) -> None:
             for method in route.methods:
                 entry = described[route.path_format][method.lower()]
                 assert entry["description"].strip().endswith(".")
+
+
+@pytest.mark.parametrize("store", ["s3://victim", "s3://hpo/../victim", "file:///etc"])
+def test_a_store_that_the_operator_does_not_allow_is_refused(database: str, store: str) -> None:
+    environment = {
+        "HPO_LEDGER_URL": database,
+        "HPO_GATEWAY_SECRET": SECRET,
+        "HPO_CHECKPOINT_STORE": "s3://hpo",
+    }
+    studies = open_studies(environment)
+    config = study_data(checkpoints={"store": store})
+    body = StudyRequest(config=config, dag_id="small", run_id="r").to_dict()
+
+    answer = mounted(studies).post(f"{API}/studies", json=body, headers=task())
+
+    studies.ledger.engine.dispose()
+    assert answer.status_code == 422
+    assert f"checkpoints.store is {store!r}" in answer.json()["detail"]

@@ -16,13 +16,14 @@ from hpo_ops.client import (
     TurnKind,
 )
 from hpo_ops.client.http import Transport
+from hpo_ops.client.signing import KeyRing
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_service_token
 from tests.studies import study_data
 
-SECRET = "s" * 32
-"""The secret of the `studies` fixture."""
+SECRET = KeyRing.parse(f"test:{'s' * 32}")
+"""The signing keys of the `studies` fixture."""
 
 
 @dataclass(frozen=True)

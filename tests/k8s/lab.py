@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
 from kubernetes.client import V1Pod
 
 from hpo_ops.airflow.pod import NATIVE_SIDECARS, read_server_version
@@ -178,12 +179,19 @@ class PodLab(Lab):
 
     @contextmanager
     def store_behind(self, valve: Valve) -> Iterator[dict[str, Any]]:
-        """A way to the store of its own; what to write under `pod` for agents to take it."""
+        """A way to the store of its own; what to write under `pod` for agents to take it.
+
+        What agents are told is the operator's, so it stands in a template.
+        """
         port = urlsplit(self.stack.object_store.endpoint).port or 80
         with self.cluster.expose(port, valve=valve) as own:
             endpoint = f"http://{self.cluster.host}:{own}"
             variable = {"name": "AWS_ENDPOINT_URL_S3", "value": endpoint}
-            yield {"spec": {"containers": [{"name": "agent", "env": [variable]}]}}
+            agent = {"name": "agent", "env": [variable]}
+            template = {"kind": "Pod", "spec": {"containers": [agent]}}
+            file = self.stack.dags.parent / "k8s_pod_templates" / f"trial_store_{own}.yaml"
+            file.write_text(yaml.safe_dump(template), encoding="utf-8")
+            yield {"template": file.stem}
 
 
 class Watch:

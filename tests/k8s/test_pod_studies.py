@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import random
 import time
 from concurrent.futures import Future, wait
@@ -83,6 +85,7 @@ def pausing_and_stopping_reach_pods(lab: PodLab) -> None:
         return any(from_step > 0 for _, from_step in lab.starts(found))
 
     wait_for(lambda: lab.pods(name), what="the first pod")
+    assert_no_pod_has_keys_of_the_store(lab, name)
     wait_for(resumed, what="a paused trial that goes on")
     lab.session.gateway.stop(lab.study(name, run_id).id, "enough")
     study = lab.ended(name, run_id)
@@ -90,6 +93,25 @@ def pausing_and_stopping_reach_pods(lab: PodLab) -> None:
     assert study.counts["failed"] == 0
     logs = Logs(lab.stack.object_store.store(), study.key)
     assert {ref.container for ref in logs.all()} == {"training", "agent", "restore"}
+
+
+def assert_no_pod_has_keys_of_the_store(lab: PodLab, study: str) -> None:
+    """Whoever reads a pod or its secret finds no key that opens more than the pod's own trial."""
+    keys = json.loads((lab.stack.root / "secrets.json").read_text())
+    known = {keys["s3_access_key"], keys["s3_secret_key"]}
+    secrets = lab.api.list_namespaced_secret(
+        lab.namespace, label_selector=f"hpo-ops/study={study}"
+    ).items
+    values = {
+        name: base64.b64decode(value).decode()
+        for secret in secrets
+        for name, value in secret.data.items()
+    }
+    assert "HPO_TOKEN" in values
+    assert known.isdisjoint(values.values())
+    assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} & values.keys()
+    specs = json.dumps([pod.to_dict() for pod in lab.pods(study)], default=str)
+    assert not [key for key in known if key in specs]
 
 
 @each([trials_whose_pods_are_deleted_go_on_where_they_were, pausing_and_stopping_reach_pods])

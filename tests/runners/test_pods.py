@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hpo_ops.config import Pod, Resources
+from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import Assignment
 from hpo_ops.runners.pods import SegmentPod, build_pod, label_value, merge, template_name
 
@@ -81,12 +82,12 @@ def test_a_cluster_that_knows_sidecars_gets_the_agent_as_one() -> None:
 
 @pytest.mark.parametrize("key", ["containers", "initContainers"])
 @pytest.mark.parametrize("native", [False, True])
-def test_what_a_study_says_of_the_agent_finds_it_on_whatever_cluster(
+def test_what_a_template_says_of_the_agent_finds_it_on_whatever_cluster(
     key: str, native: bool
 ) -> None:
     said = {"name": "agent", "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}
     mine = {"name": "mine", "image": "busybox"}
-    pod = build(pod=Pod(spec={key: [said, mine]}), has_native_sidecars=native)
+    pod = build_pod({"spec": {key: [said, mine]}}, plan(has_native_sidecars=native))
     at, other = ("initContainers", "containers")[:: 1 if native else -1]
     (agent,) = (item for item in pod["spec"][at] if item["name"] == "agent")
     assert agent["image"] == "hpo-ops:1"
@@ -154,6 +155,19 @@ def test_the_training_gets_no_secret_and_the_spec_shows_none() -> None:
     assert not [word for word in SECRETS if f'"name": "{word}' in text]
 
 
+def test_no_value_of_a_study_stands_for_a_variable_of_the_agents() -> None:
+    """Kubernetes would put the token in the place of `$(HPO_TOKEN)`."""
+    params = {"lr": "$(HPO_TOKEN)", "price": "$$5"}
+    assignment = Assignment(study="s", trial=0, segment="a", params=params, metrics=["m"])
+    pod = build(assignment=assignment, key="digits/$(HPO_TOKEN)")
+    for name in ("restore", "agent"):
+        found = variables(containers(pod)[name])
+        assert found["HPO_STUDY_KEY"] == "digits/$$(HPO_TOKEN)"
+        # Kubernetes makes one of two.
+        read = Assignment.from_json(found["HPO_ASSIGNMENT"].replace("$$", "$"))
+        assert read.params == params
+
+
 @pytest.mark.parametrize(
     ("resources", "name", "gpus"),
     [
@@ -193,7 +207,7 @@ def test_several_gpus_come_with_what_torchrun_reads() -> None:
     )  # fmt: skip
 
 
-def test_the_study_has_the_last_word() -> None:
+def test_the_study_has_the_last_word_where_the_policy_lets_it() -> None:
     pod = Pod(
         node_selector={"zone": "a"},
         tolerations=({"key": "team", "operator": "Exists"},),
@@ -203,10 +217,11 @@ def test_the_study_has_the_last_word() -> None:
         namespace="ml",
         spec={
             "containers": [{"name": "base", "env": [{"name": "OMP_NUM_THREADS", "value": "2"}]}],
-            "volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}],
         },
     )
-    made = build(pod=pod, resources=Resources(gpu=1))
+    policy = PodPolicy(service_accounts=("trainer",), namespaces=("ml",))
+    made = build(pod=pod, resources=Resources(gpu=1), policy=policy)
     spec = made["spec"]
     assert made["metadata"]["namespace"] == "ml"
     assert spec["nodeSelector"] == {"hpo-ops/pool": "gpu", "zone": "a"}
@@ -219,7 +234,7 @@ def test_the_study_has_the_last_word() -> None:
     assert base["image"] == "team/model:1"
     assert variables(base)["OMP_NUM_THREADS"] == "2"
     assert variables(base)["HPO_DIR"] == "/hpo"
-    assert {"hpo", "dshm", "data"} == {item["name"] for item in spec["volumes"]}
+    assert {"hpo", "dshm", "agent-tmp", "data"} == {item["name"] for item in spec["volumes"]}
 
 
 def test_what_is_generated_goes_over_the_template() -> None:

@@ -211,7 +211,7 @@ def test_an_optuna_sampler_is_taken_by_its_class(storage: BaseStorage) -> None:
     assert 0 <= float(asking.ask(0)["x"] or 0) <= 1
 
 
-def test_a_sampler_of_the_users_is_taken_by_its_class(
+def test_a_sampler_that_the_operator_allows_is_taken_by_its_class(
     storage: BaseStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_sampler.py").write_text(
@@ -224,6 +224,7 @@ def test_a_sampler_of_the_users_is_taken_by_its_class(
         "        return distribution.low + self.at * (distribution.high - distribution.low)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("HPO_ALLOWED_CLASSES", "their_sampler:Middle")
     asking = search(
         storage,
         space=Space({"x": Float(low=0, high=8)}),

@@ -49,3 +49,17 @@ def test_every_service_that_stays_has_a_health_check() -> None:
     without = {name for name, service in SERVICES.items() if "healthcheck" not in service}
 
     assert without == {"airflow-init"}
+
+
+def test_only_what_needs_the_object_store_shares_a_network_with_it() -> None:
+    networks = set(SERVICES["s3"]["networks"])
+    sharing = {name for name, service in SERVICES.items() if networks & set(service["networks"])}
+
+    assert sharing == {"s3", "api-server", "scheduler"}
+
+
+def test_the_object_store_starts_with_its_security_settings() -> None:
+    command = SERVICES["s3"]["command"].split()
+
+    assert command[:3] == ["python", "-m", "hpo_ops.stack.serve_object_store"]
+    assert "-webdav=true" not in command

@@ -85,7 +85,8 @@ def test_only_the_api_server_gets_the_ledger(stack: Stack) -> None:
 
     assert with_ledger == {Part.API_SERVER}
     assert "HPO_LEDGER_URL" not in stack.environment()
-    assert "HPO_GATEWAY_SECRET" not in stack.environment()
+    assert "HPO_GATEWAY_KEYS" not in stack.environment()
+    assert stack.gateway_keys.first.secret not in str(stack.environment())
     assert STACK_ID not in stack.environment()
 
 

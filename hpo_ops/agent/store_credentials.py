@@ -1,0 +1,86 @@
+"""Credentials of the store for the agent of a pod: asked of the gateway, and renewed in time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.client.store_session import StoreSession
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+logger = logging.getLogger(__name__)
+
+SESSION_VARIABLE = "HPO_STORE_SESSION"
+"""Set in a pod whose agent gets the store's credentials from the gateway."""
+PATIENCE_SECONDS = 120.0
+"""How long a gateway may be away before an operation on the store fails."""
+PAUSE_SECONDS = 2.0
+
+
+class SessionGateway(Protocol):
+    """What hands out credentials for one segment."""
+
+    def store_session(self) -> StoreSession:
+        """New credentials; raises `GatewayUnreachableError` or `GatewayRefusedError`."""
+        ...
+
+
+class SessionCredentials:
+    """The credentials of one segment, as the store's client asks for them.
+
+    The client calls it before the first request, and again when less than five minutes are left.
+    While the gateway is away, and after it has closed the segment, the last credentials serve
+    until they expire: the end of the log is shipped after the segment has ended.
+
+    Args:
+        gateway: Hands them out.
+        now: The present time.
+        clock: Seconds that never go back.
+        wait: Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        gateway: SessionGateway,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._gateway = gateway
+        self._now = now
+        self._clock = clock
+        self._wait = wait
+        self._last: StoreSession | None = None
+        self._lock = Lock()
+
+    def __call__(self) -> S3Credential:
+        with self._lock:
+            self._last = self._renewed()
+        return {
+            "access_key_id": self._last.access_key_id,
+            "secret_access_key": self._last.secret_access_key,
+            "token": self._last.session_token,
+            "expires_at": self._last.expiry,
+        }
+
+    def _renewed(self) -> StoreSession:
+        give_up_at = self._clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._gateway.store_session()
+            except (GatewayUnreachableError, GatewayRefusedError) as error:
+                if self._last is not None and self._last.expiry > self._now():
+                    return self._last
+                is_refused = isinstance(error, GatewayRefusedError)
+                if is_refused or self._clock() + PAUSE_SECONDS > give_up_at:
+                    raise
+                logger.warning("the gateway has no credentials of the store yet: %s", error)
+                self._wait(PAUSE_SECONDS)

@@ -1,0 +1,92 @@
+"""Session policies: what a pod's temporary credentials may do in an S3 store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hpo_ops.checkpoints.manifest import check_path
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.=+@,:/-]+")
+"""Paths without the wildcards and variables of policies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreAccess:
+    """The part of a store that a session may use; paths begin where the store begins.
+
+    Attributes:
+        store: The store's address, such as ``s3://bucket/prefix``.
+        writable: Folders whose objects may be written and deleted as well.
+        readable: Folders whose objects may be listed and read.
+        objects: Single objects that may be read.
+    """
+
+    store: str
+    writable: Sequence[str]
+    readable: Sequence[str] = ()
+    objects: Sequence[str] = ()
+
+
+def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
+    """Returns the policy, as JSON, that allows this access and nothing else.
+
+    Args:
+        access: What is allowed.
+        partition: AWS's partition, the second part of its resource names: ``aws``, ``aws-cn``.
+
+    Raises:
+        ValueError: The store is not S3, or a path cannot be written in a policy.
+    """
+    parts = urlsplit(access.store)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise ValueError(f"store is {access.store!r}, but credentials are for s3:// stores only")
+    bucket = f"arn:{partition}:s3:::{parts.netloc}"
+    base = f"{parts.path.strip('/')}/".lstrip("/")
+    folders = [f"{base}{_checked(path)}/" for path in (*access.readable, *access.writable)]
+    readable = [f"{folder}*" for folder in _outermost(folders)]
+    writable = [f"{base}{_checked(path)}/*" for path in access.writable]
+    objects = [f"{base}{_checked(path)}" for path in access.objects]
+    statements = [
+        _allow("GetObject", resource=[f"{bucket}/{key}" for key in (*readable, *objects)]),
+        _allow(
+            "PutObject",
+            "DeleteObject",
+            "AbortMultipartUpload",
+            "ListMultipartUploadParts",
+            resource=[f"{bucket}/{key}" for key in writable],
+        ),
+        {
+            **_allow("ListBucket", resource=[bucket]),
+            "Condition": {"StringLike": {"s3:prefix": readable}},
+        },
+    ]
+    allowed = [statement for statement in statements if statement["Resource"]]
+    return json.dumps({"Version": "2012-10-17", "Statement": allowed}, separators=(",", ":"))
+
+
+def _outermost(folders: Sequence[str]) -> list[str]:
+    """Leaves out folders inside of others, since AWS takes 2,048 characters of policy."""
+    return [
+        folder
+        for folder in dict.fromkeys(folders)
+        if not any(folder != other and folder.startswith(other) for other in folders)
+    ]
+
+
+def _allow(*actions: str, resource: Sequence[str]) -> dict[str, object]:
+    return {
+        "Effect": "Allow",
+        "Action": [f"s3:{action}" for action in actions],
+        "Resource": list(resource),
+    }
+
+
+def _checked(path: str) -> str:
+    check_path(path)
+    if not _PLAIN.fullmatch(path):
+        raise ValueError(f"path {path!r} has characters that a policy would not take literally")
+    return path
