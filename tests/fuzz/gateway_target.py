@@ -18,6 +18,7 @@ from schemathesis import Case
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL
 
+from hpo_ops.client.signing import TaskIdentity, parse_task_key, sign_task_token
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.studies import Studies
@@ -140,7 +141,10 @@ def target(
             set_capacity(connection, "local", 1000)
         studies = Studies(ledger, SECRET)
         app = create_app(
-            studies, login=log_in, platform=_platform(tmp_path_factory.mktemp("code"))
+            studies,
+            login=log_in,
+            platform=_platform(tmp_path_factory.mktemp("code")),
+            requests_per_second=0,
         )
         study_id, turn = begin(studies)
         _, other = begin(studies)
@@ -156,6 +160,7 @@ def target(
             "stranger": person("stranger"),
             "viewer": person("viewer"),
             "another agent": bearer(other.token or ""),
+            "another task": bearer(_another_task()),
             "agent": bearer(turn.token or ""),
             "owner": person("owner"),
             "task": task(),
@@ -165,6 +170,12 @@ def target(
         ) as web:
             yield Target(studies, web, known, callers)
         ledger.engine.dispose()
+
+
+def _another_task() -> str:
+    """The token of a task of another DAG run, made with the key that tasks hold."""
+    task = TaskIdentity(dag_id="other", run_id="other", task_id="trial", map_index=0)
+    return sign_task_token(parse_task_key(SECRET.task_key()), task)
 
 
 def _platform(folder: Path) -> Platform:

@@ -58,7 +58,7 @@ def test_callers_without_the_right_change_nothing(
     target: Target, fuzz: Fuzz[Case], label: str
 ) -> None:
     before = target.contents()
-    callers = ("nobody", "stranger", "viewer", "another agent")
+    callers = ("nobody", "stranger", "viewer", "another agent", "another task")
 
     def check(case: Case) -> Counter[str]:
         seen = [target.send(case, caller) for caller in callers]
