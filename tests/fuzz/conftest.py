@@ -21,6 +21,10 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.strategies import SearchStrategy
 
+from tests.fuzz.gateway_target import target
+
+__all__ = ["target"]
+
 T = TypeVar("T")
 Fuzz = Callable[[SearchStrategy[T], Callable[[T], Counter[str]]], None]
 

@@ -98,7 +98,7 @@ def _inspect(folder: Path) -> None:
     assert size <= 2 * LIMIT
 
 
-@pytest.mark.fuzz(250)
+@pytest.mark.fuzz(100)
 def test_an_archive_stays_in_its_folder_and_within_its_limit(
     room: Path, fuzz: Fuzz[bytes]
 ) -> None:

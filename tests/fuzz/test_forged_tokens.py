@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import jwt
 import pytest
 from hypothesis import strategies as st
 
-from hpo_ops.gateway.tokens import AUDIENCE, BadTokenError, issue_segment_token, read_token
+from hpo_ops.client.signing import AUDIENCE, TokenKind, parse_task_key
+from hpo_ops.gateway.tokens import BadTokenError, issue_segment_token, read_token
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.mutations import damaged, near
 from tests.fuzz.outcomes import outcome
 from tests.gateway.web import SECRET
 
-CLAIMS = {"kind": "service", "sub": "tasks", "aud": AUDIENCE, "exp": 4_000_000_000}
-HEADER = {"alg": "HS256", "typ": "JWT"}
+CLAIMS = {
+    "kind": "service",
+    "sub": "tasks",
+    "aud": AUDIENCE,
+    "iat": int(time.time()),
+    "exp": int(time.time()) + 60,
+}
+HEADER = {"alg": "HS256", "typ": "JWT", "kid": "test"}
 NAMES = ("none", "HS512", "RS256", "kid", "jku", "x5u", "crit", "b64", "service", "segment", "exp")
 
 
@@ -32,10 +41,16 @@ def _unsigned(header: Any, claims: Any, signature: bytes) -> str:
 
 
 def _signed_by_another(claims: dict[str, Any], secret: str) -> str:
-    return jwt.encode(claims, secret, algorithm="HS256")
+    return jwt.encode(claims, secret, algorithm="HS256", headers={"kid": "test"})
 
 
-@pytest.mark.fuzz(200)
+def _signed_by_a_task(kind: TokenKind, subject: str, minutes: int) -> str:
+    """What somebody can make with the key that Airflow's tasks hold."""
+    key = parse_task_key(SECRET.task_key())
+    return key.sign(kind, subject, timedelta(minutes=minutes), dag="small", run="manual")
+
+
+@pytest.mark.fuzz(100)
 def test_a_forged_token_is_refused(fuzz: Fuzz[Any]) -> None:
     good = issue_segment_token(SECRET, "s1")
 
@@ -62,5 +77,12 @@ def test_a_forged_token_is_refused(fuzz: Fuzz[Any]) -> None:
             st.just(CLAIMS),
             st.text(st.characters(exclude_categories=["Cs"]), min_size=32, max_size=40),
         ),
+        st.builds(
+            _signed_by_a_task,
+            st.sampled_from([TokenKind.SEGMENT, TokenKind.SERVICE]),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+            st.integers(0, 10),
+        ),
+        st.builds(_signed_by_a_task, st.just(TokenKind.TASK), st.just("x"), st.integers(7, 9999)),
     )
     fuzz(tokens, check)

@@ -59,7 +59,7 @@ TOKENS = (
 )  # fmt: skip
 
 
-@pytest.mark.fuzz(300)
+@pytest.mark.fuzz(150)
 def test_a_message_is_read_or_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     def check(item: tuple[type[Message], Any]) -> Counter[str]:
         kind, data = item
@@ -71,7 +71,7 @@ def test_a_message_is_read_or_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     fuzz(st.tuples(st.sampled_from(KINDS), data), check)
 
 
-@pytest.mark.fuzz(100)
+@pytest.mark.fuzz(60)
 def test_a_manifest_is_read_or_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     def check(data: Any) -> Counter[str]:
         text = data if isinstance(data, bytes) else json.dumps(data).encode()
@@ -150,7 +150,7 @@ steps = st.one_of(
 )
 
 
-@pytest.mark.fuzz(100)
+@pytest.mark.fuzz(60)
 def test_an_agent_ends_its_segment_whatever_the_training_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fuzz: Fuzz[Any]
 ) -> None:

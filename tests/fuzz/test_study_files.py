@@ -58,7 +58,7 @@ STUDIES = [
 ]
 
 
-@pytest.mark.fuzz(150)
+@pytest.mark.fuzz(80)
 def test_a_damaged_study_file_is_refused_by_a_sentence(tmp_path: Path, fuzz: Fuzz[bytes]) -> None:
     file = tmp_path / "study.yaml"
     (tmp_path / "examples").symlink_to(Path("examples").resolve())
@@ -70,7 +70,7 @@ def test_a_damaged_study_file_is_refused_by_a_sentence(tmp_path: Path, fuzz: Fuz
     fuzz(damaged([file.read_bytes() for file in FILES], tokens=TOKENS), check)
 
 
-@pytest.mark.fuzz(250)
+@pytest.mark.fuzz(100)
 def test_a_nearly_valid_study_is_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     def check(data: Any) -> Counter[str]:
         return outcome(lambda: parse_study(data, source="fuzz"), StudyError)
@@ -78,7 +78,7 @@ def test_a_nearly_valid_study_is_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     fuzz(near(STUDIES, names=NAMES), check)
 
 
-@pytest.mark.fuzz(150)
+@pytest.mark.fuzz(80)
 def test_a_nearly_valid_job_is_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
     def check(data: Any) -> Counter[str]:
         return outcome(
