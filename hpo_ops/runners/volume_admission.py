@@ -16,7 +16,6 @@ from hpo_ops.runners.container_admission import (
 )
 from hpo_ops.runners.pod_names import AGENT_TEMPORARY, AGENT_VOLUME, TRAINING_TEMPORARY
 
-
 _AGENT_AND_TEMPORARY = (AGENT_VOLUME, AGENT_TEMPORARY, TRAINING_TEMPORARY)
 
 
