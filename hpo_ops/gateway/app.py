@@ -18,7 +18,8 @@ from hpo_ops.gateway import (
     routes,
 )
 from hpo_ops.gateway.access import Doorkeeper, Login
-from hpo_ops.gateway.jobs import ConflictError, Jobs, Platform
+from hpo_ops.gateway.conflict import ConflictError
+from hpo_ops.gateway.jobs import Jobs, Platform
 from hpo_ops.gateway.segments import SegmentOverError
 from hpo_ops.gateway.studies import Studies
 

@@ -15,6 +15,7 @@ from hpo_ops.ledger.schema import pools
 LEDGER_VARIABLE = "HPO_LEDGER_URL"
 SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
 POOLS_VARIABLE = "HPO_POOLS"
+SHARE_VARIABLE = "HPO_SHARE"
 JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
 """By these a deployment has a Kubernetes: a connection to one, or being in one."""
@@ -37,7 +38,16 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
         )
     ledger = Ledger.open(environment[LEDGER_VARIABLE])
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
-    return Studies(ledger, secret)
+    return Studies(ledger, secret, share=parse_sharing(environment.get(SHARE_VARIABLE, "")))
+
+
+def parse_sharing(text: str) -> tuple[str, ...]:
+    """DAGs with which all studies share, from ``digits,mnist``; ``*`` stands for all of them.
+
+    >>> parse_sharing("digits, mnist")
+    ('digits', 'mnist')
+    """
+    return tuple(filter(None, (item.strip() for item in text.split(","))))
 
 
 def parse_pools(text: str) -> dict[str, float]:

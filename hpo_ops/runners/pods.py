@@ -23,7 +23,7 @@ from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
 Spec = dict[str, Any]
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "hpo-ops"}
-STUDY_LABEL, RUN_LABEL = "hpo-ops/study", "hpo-ops/run"
+STUDY_LABEL, RUN_LABEL, KEY_LABEL = "hpo-ops/study", "hpo-ops/run", "hpo-ops/key"
 TRIAL_LABEL, SEGMENT_LABEL = "hpo-ops/trial", "hpo-ops/segment"
 SHARES_ANNOTATION = "hpo-ops/gpu-shares"
 """On a template: into how many shares the GPUs of its pool are cut."""
@@ -89,23 +89,25 @@ class SegmentPod:
     def labels(self) -> dict[str, str]:
         """Who this pod is."""
         return {
-            **trial_labels(self.study, self.run_id, self.assignment.trial),
+            **trial_labels(self.study, self.run_id, self.assignment.trial, key=self.key),
             SEGMENT_LABEL: self.assignment.segment,
         }
 
 
-def trial_labels(study: str, run_id: str, trial: int) -> dict[str, str]:
+def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, str]:
     """What all pods of a trial have in common.
 
     Args:
         study: The study's name.
         run_id: Its DAG run.
         trial: The trial's number.
+        key: The study's key; other studies may have the same name and run id.
     """
     return {
         **MANAGED_BY,
         STUDY_LABEL: label_value(study),
         RUN_LABEL: label_value(run_id),
+        KEY_LABEL: label_value(key),
         TRIAL_LABEL: str(trial),
     }
 

@@ -18,6 +18,7 @@ from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.studies import Studies
+from hpo_ops.ledger import StudyIdentity
 from hpo_ops.gateway.tokens import issue_service_token
 from tests.studies import study_data
 
@@ -75,7 +76,7 @@ def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
     )
     assert len(list(studies.ledger.recent())) == 1
 
-    record = studies.ledger.find("small", done.run_id)
+    record = studies.ledger.find_run(StudyIdentity("small", done.run_id))
     progress = reading.progress(studies.ledger, record)
     assert (progress.state, progress.trials, progress.counts["completed"]) == ("ended", 3, 3)
     assert progress.best is not None
