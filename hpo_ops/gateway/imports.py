@@ -33,7 +33,7 @@ def take_in(request: ImportRequest, caller: Known, service: Service) -> Imported
     caller.require_person()
     study = parse_study(request.config, source="import", is_entered=True)
     caller.require_edit_dag(study.name)
-    return import_trials(service, study, request, owner=caller.name)
+    return import_trials(service, study, request, owner=caller.user.name if caller.user else None)
 
 
 def import_trials(

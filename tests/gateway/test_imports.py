@@ -18,8 +18,8 @@ from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.studies import Studies
-from hpo_ops.ledger import StudyIdentity
 from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.ledger import StudyIdentity
 from tests.studies import study_data
 
 
@@ -83,8 +83,8 @@ def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
     assert (progress.best.value, progress.best.step) == (0.9, 2)
     assert reading.curve(studies.ledger, record, 1)[0]["metrics"] == {"accuracy": 0.1}
 
-    warm = study_data(name="next", warm_start={"study": "small", "run": done.run_id})
-    handle = studies.start(StudyRequest(config=warm, dag_id="next", run_id="run"))
+    warm = study_data(warm_start={"study": "small", "run": done.run_id})
+    handle = studies.start(StudyRequest(config=warm, dag_id="small", run_id="run"))
     assert handle.notes == [
         f"warm start: 3 trials of small/{done.run_id} are known to the sampler"
     ]

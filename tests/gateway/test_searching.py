@@ -36,7 +36,9 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
     data = study_data(
         **{"scheduler": WHOLE, "space": SPACE, "trials": 6, "parallelism": 3, **changes}
     )
-    study_id = studies.start(StudyRequest(config=data, dag_id="d", run_id=run_id)).id
+    study_id = studies.start(
+        StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
+    ).id
     for number in range(data["trials"] // data["parallelism"]):
         for member in studies.sample(study_id, number).members:
             turn = studies.turn(study_id, member["trial"], key="a")

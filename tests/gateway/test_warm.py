@@ -18,7 +18,9 @@ from tests.studies import study_data
 
 def start(studies: Studies, run_id: str, **changes: Any) -> list[str]:
     data = study_data(**{"scheduler": WHOLE, "space": SPACE, **changes})
-    return studies.start(StudyRequest(config=data, dag_id="d", run_id=run_id)).notes
+    return studies.start(
+        StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
+    ).notes
 
 
 def told(studies: Studies, database: str) -> list[float | None]:
