@@ -1,4 +1,4 @@
-"""Rights per DAG, as Airflow's auth manager gives them: who has one DAG gets nothing of another."""
+"""Rights per DAG, as an auth manager of Airflow's gives them: one DAG opens no other."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> DagRightsAuthManager:
     monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "j" * 64)
     # Airflow keeps revoked tokens in its database, which there is none of here.
     monkeypatch.setattr(RevokedToken, "is_revoked", lambda *_, **__: False)
-    made = DagRightsAuthManager()
-    made.dags = DAGS
+    made = DagRightsAuthManager(DAGS)
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", made)
     return made
 
