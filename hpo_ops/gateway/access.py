@@ -114,15 +114,20 @@ class Caller:
     def may_edit(self, study: Owned) -> bool:
         """Whether the caller may act on a study.
 
-        A generic DAG has studies of many people: there a study is for its owner, and for who runs
-        the platform. One that nobody triggered is for everyone with the right on the DAG.
+        A generic DAG has studies of many people: there a study is for its owner, who needs no more
+        than the right to trigger the DAG, and for who runs the platform. One that nobody triggered
+        is for everyone with the right on the DAG.
         """
         if self.is_task:
             return self._is_of_run(study)
-        if self.user is None or not self.user.may_edit(study.dag_id):
+        user, dag_id = self.user, study.dag_id
+        if user is None:
             return False
-        is_own = not is_generic(study.dag_id) or study.owner in (None, self.user.name)
-        return is_own or self.user.may_operate()
+        if not is_generic(dag_id):
+            return user.may_edit(dag_id)
+        if study.owner == user.name:
+            return user.may_start(dag_id) or user.may_edit(dag_id)
+        return user.may_edit(dag_id) and (study.owner is None or user.may_operate())
 
     def require_edit(self, study: Owned) -> None:
         """Refuses a caller who may see a study and may not act on it."""
