@@ -45,34 +45,25 @@ class Caller:
     """Who sent a request: a task, an agent, or a person.
 
     Attributes:
-        segment: The segment, where an agent sent it.
-        user: The person, where one sent it.
+        segment: The segment whose agent it is.
+        user: The person.
+        dag_run: DAG id and run id to which a task's token is limited; None for all.
         claims: What the gateway's own token says, where there was one.
     """
 
     segment: str | None = None
     user: User | None = None
+    dag_run: tuple[str, str] | None = None
     claims: Claims | None = None
 
     @property
     def is_task(self) -> bool:
         return self.segment is None and self.user is None
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether a task's token names the one DAG run that it is good for."""
-        return self.claims is not None and self.claims.kind is TokenKind.TASK
-
-    def is_of_run(self, dag_id: str, run_id: str) -> bool:
-        """Whether this is a task of a DAG run, or one that acts on all runs."""
-        if not self.is_bound or self.claims is None:
-            return self.is_task
-        return (self.claims.dag_id, self.claims.run_id) == (dag_id, run_id)
-
     def require_run(self, dag_id: str, run_id: str) -> None:
-        """Refuses a task of another DAG run than the one given."""
-        if not self.is_of_run(dag_id, run_id):
-            raise _forbidden("this token is for the studies of another DAG run")
+        """Refuses a task that speaks for another DAG run than its token is for."""
+        if self.dag_run is not None and self.dag_run != (dag_id, run_id):
+            raise _forbidden(f"this token is not for the run {run_id} of {dag_id}")
 
     def require_task(self) -> None:
         if not self.is_task:
@@ -87,9 +78,7 @@ class Caller:
         return self.user.name if self.user else self.segment or "a task"
 
     def _is_task_for(self, dag_id: str) -> bool:
-        if self.claims is not None and self.claims.kind is TokenKind.TASK:
-            return self.claims.dag_id in (dag_id, PLATFORM_DAG)
-        return self.is_task
+        return self.is_task and (self.dag_run is None or self.dag_run[0] == dag_id)
 
     def may_read(self, dag_id: str) -> bool:
         return self._is_task_for(dag_id) or (self.user is not None and self.user.may_read(dag_id))
@@ -137,11 +126,18 @@ class Doorkeeper:
                 if error.is_ours:
                     raise _unauthorized(f"{why}: {error}") from error
             else:
-                is_segment = claims.kind is TokenKind.SEGMENT
-                return Caller(segment=claims.subject if is_segment else None, claims=claims)
+                return _holder(claims)
         if self._login is None:
             raise _unauthorized(why)
         return Caller(user=await self._login(request))
+
+
+def _holder(claims: Claims) -> Caller:
+    """Who holds a token of the gateway's own."""
+    if claims.kind is TokenKind.SEGMENT:
+        return Caller(segment=claims.subject, claims=claims)
+    is_limited = claims.kind is TokenKind.TASK and claims.dag_id != PLATFORM_DAG
+    return Caller(dag_run=(claims.dag_id, claims.run_id) if is_limited else None, claims=claims)
 
 
 def _unauthorized(why: str) -> HTTPException:
