@@ -193,11 +193,9 @@ def test_up_in_the_foreground_supervises_and_stops_everything_on_ctrl_c(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hpo_ops.cli.app.Stack", FakeStack)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        assert run("up", "--foreground").exit_code == 0
-    finally:
-        signal.signal(signal.SIGINT, before)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert run("up", "--foreground").exit_code == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert FakeStack.done == ["start", "supervise", "stop"]
     assert run("up").exit_code == 0
     assert FakeStack.done == ["start"]
