@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down status test test-fast test-real test-tools test-e2e test-k8s fuzz cluster-up cluster-down check audit format bench packages constraints clean
+.PHONY: help install demo up down status test test-fast test-real test-tools test-e2e test-k8s fuzz chaos cluster-up cluster-down check audit format bench packages constraints clean
 
 help: ## Lists these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,11 @@ cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and l
 
 cluster-down: install ## Stops that Kubernetes and leaves no trace of it
 	@$(BIN)/python -m tests.cluster down
+
+# make chaos FAULTS=300, or SECONDS=600; SEED=14 repeats a choice of faults.
+chaos: install ## Kills and stops processes of a stack at random while studies run
+	$(BIN)/python -m tests.e2e.chaos $(if $(FAULTS),--faults $(FAULTS)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 check: install ## Checks style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -47,9 +47,12 @@ class Lab:
 
     Args:
         tasks: How many tasks may run at once; by the number of cores when None.
+        environment: More variables for Airflow's parts.
     """
 
-    def __init__(self, tasks: int | None = None) -> None:
+    def __init__(
+        self, tasks: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="hpo-bench-"))
         self.dags = self.root / "dags"
         (self.dags / "studies").mkdir(parents=True)
@@ -64,12 +67,13 @@ class Lab:
             extra_environment={
                 "XDG_RUNTIME_DIR": str(self._runtime),
                 **({"AIRFLOW__CORE__PARALLELISM": str(tasks)} if tasks else {}),
+                **(environment or {}),
             },
         )
 
     def __enter__(self) -> Lab:
         print("starting a stack ...", flush=True)
-        self.stack.start()
+        self.stack.__enter__()  # which stops what it has started when it fails
         stack = self.stack
         self.session = Session(Address(stack.url, stack.username, stack.password))
         return self

@@ -1,14 +1,30 @@
-"""Prints an `.env` with fresh secrets for docker-compose.yml."""
+"""Writes an `.env` with fresh secrets for docker-compose.yml, which only its owner may read.
+
+Usage: python docker/make_env.py [FILE]    (.env if not given)
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from hpo_ops.stack.layout import write_private
 from hpo_ops.stack.secrets import Secrets
 
 
-def main() -> None:
+def main(arguments: list[str]) -> int:
     """Writes one variable a line; .env.example says what each is for."""
+    if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    path = Path(arguments[0] if arguments else ".env")
+    # An empty one was made by a shell: `make_env.py > .env`.
+    if path.exists() and path.stat().st_size > 0:
+        sys.stderr.write(
+            f"{path} is there already. Its secrets are those of the data that is there: delete "
+            "it to make new ones, or name another file\n"
+        )
+        return 1
     made = Secrets()
     variables = {
         "POSTGRES_PASSWORD": made.postgres_password,
@@ -23,9 +39,10 @@ def main() -> None:
         "HPO_GATEWAY_KEYS": made.gateway_keys,
         "HPO_TASK_KEY": made.keys.task_key(),
     }
-    for name, value in variables.items():
-        sys.stdout.write(f"{name}={value}\n")
+    write_private(path, "".join(f"{name}={value}\n" for name, value in variables.items()))
+    sys.stderr.write(f"{path} is written\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,13 @@
 """The agent's entry points in a pod: ``python -m hpo_ops.agent restore`` and ``run``."""
 
+import ctypes
 import signal
 import sys
 import traceback
 
 from hpo_ops.agent.pod import Segment, restore, run
+
+PR_SET_DUMPABLE = 4
 
 COMMANDS = {"restore": restore, "run": run}
 
@@ -14,6 +17,9 @@ if sys.argv[1] == "restore":
     # The first process of a container is not ended by a signal that it does not handle. The one
     # that runs beside the training outlives it, so until it is ready it does not mind the signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+# The environment has keys in it: no other process of this user may read /proc/<pid>/environ, nor
+# may this one by a path that a training made up.
+ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 try:
     COMMANDS[sys.argv[1]](Segment.from_environment())
 except Exception as error:  # noqa: BLE001, its last line is the pod's word on what went wrong

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from hpo_ops.protocol import (
     Report,
     ReportReader,
     Result,
+    UnsafeFileError,
     Workspace,
     write_aside,
 )
@@ -79,7 +79,7 @@ class Agent:
         self._wait = wait
         self._finish_seconds = finish_seconds
         self._reports = CheckedReports(ReportReader(workspace.reports), assignment)
-        self._uploader = None if upload is None else Uploader(upload, workspace.checkpoint)
+        self._uploader = None if upload is None else Uploader(upload, workspace.open_checkpoint)
         self._forecasts = Forecasts(assignment, gateway.curve, fitter)
         self._facts = Facts(workspace, known)
         self._batch: list[Report] = []
@@ -220,7 +220,12 @@ class Agent:
             self._fail(str(error))
 
     def _look_at_checkpoints(self) -> None:
-        steps = self._workspace.complete_steps()
+        try:
+            steps = self._workspace.complete_steps()
+        except (UnsafeFileError, OSError) as error:
+            if self._failure is None:
+                self._fail(f"its checkpoints cannot be read: {error}")
+            steps = []
         uploading = None
         if self._uploader is not None and not self.is_refused:
             if steps and steps[-1] > self._assignment.from_step:
@@ -233,7 +238,13 @@ class Agent:
                     self._fail(str(settled))
         for step in steps[:-1]:
             if step != uploading:
-                shutil.rmtree(self._workspace.checkpoint(step), ignore_errors=True)
+                self._remove_checkpoint(step)
+
+    def _remove_checkpoint(self, step: int) -> None:
+        try:
+            self._workspace.remove_checkpoint(step)
+        except (UnsafeFileError, OSError) as error:
+            logger.warning("checkpoint %d was not deleted: %s", step, error)
 
     def _send(self) -> None:
         now = self._clock()
@@ -285,7 +296,10 @@ class Agent:
 
     def _write_control(self, control: Control) -> None:
         self._control = control
-        write_aside(self._workspace.control, control.to_json())
+        try:
+            write_aside(self._workspace.control, control.to_json())
+        except OSError as error:
+            logger.warning("control.json cannot be written: %s", error)
         logger.info(
             "trial %d is told to %s after step %d: %s",
             self._assignment.trial,

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
-from hpo_ops.protocol import Action, Assignment, Control, Outcome, ProtocolError, Result
+from hpo_ops.protocol import (
+    Action,
+    Assignment,
+    Control,
+    Outcome,
+    ProtocolError,
+    Result,
+    UnsafeFileError,
+    open_regular,
+    read_regular,
+)
 
 ASKED = {
     Action.PAUSE: Outcome.PAUSED,
@@ -13,6 +24,7 @@ ASKED = {
     Action.STOP: Outcome.STOPPED,
 }
 PREEMPTING = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+MAX_RESULT_BYTES = 1 << 20
 LOG_TAIL_BYTES = 4096
 LINE_LENGTH = 200
 
@@ -85,20 +97,20 @@ def _is_whole(
 def read_result(path: Path) -> Result | None:
     """What the training said about its end; None if nothing."""
     try:
-        return Result.from_json(path.read_bytes())
+        return Result.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))
     except FileNotFoundError:
         return None
-    except ProtocolError as error:
+    except (OSError, ProtocolError, UnsafeFileError) as error:
         return Result(outcome=Outcome.FAILED, reason=f"{path.name}: {error}")
 
 
 def read_last_line(path: Path) -> str:
     """The last line of a log that is not blank, shortened; empty if there is none."""
     try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-            text = stream.read().decode(errors="replace")
-    except FileNotFoundError:
+        with open_regular(path) as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            text = stream.read(LOG_TAIL_BYTES).decode(errors="replace")
+    except (OSError, UnsafeFileError):
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:LINE_LENGTH] if lines else ""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hpo_ops.protocol import ProtocolError, Provenance, Workspace
+from hpo_ops.protocol import (
+    ProtocolError,
+    Provenance,
+    UnsafeFileError,
+    Workspace,
+    read_regular,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,12 +35,12 @@ class Facts:
         return self._known().over(self._said())
 
     def _said(self) -> Provenance:
+        """What the training says it runs with; what it is made from is not its to say."""
         try:
-            if self._file.stat().st_size > MAX_BYTES:
-                raise ProtocolError(f"it has more than {MAX_BYTES} bytes")
-            return Provenance.from_json(self._file.read_bytes())
+            said = Provenance.from_json(read_regular(self._file, at_most=MAX_BYTES))
         except FileNotFoundError:
             return Provenance()
-        except (OSError, ProtocolError) as error:
+        except (OSError, ProtocolError, UnsafeFileError) as error:
             logger.warning("%s cannot be used: %s", self._file.name, error)
             return Provenance()
+        return Provenance(python=said.python, packages=said.packages, devices=said.devices)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -27,7 +27,28 @@ FIT_SECONDS = 60.0
 """How long a fit may take."""
 COMMAND = (sys.executable, "-m", "hpo_ops.curves.child")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+PASSED_ON = (
+    "HOME",
+    # By these a stack finds what it has started, and ends it.
+    "HPO_STACK_ID",
+    "HPO_STACK_PART",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHONHASHSEED",
+    "PYTHONPATH",
+    "TMPDIR",
+    "TZ",
+    "VIRTUAL_ENV",
+)
+"""Variables that a fit needs; the rest of the agent's environment has its token and keys."""
 Curve = list[tuple[int, float]]
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the process that fits: a study names the class that does it."""
+    kept = {name: environment[name] for name in PASSED_ON if name in environment}
+    return kept | ONE_THREAD
 
 
 class Fitter(Protocol):
@@ -120,7 +141,7 @@ class ChildFitter:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, **ONE_THREAD},
+                env=child_environment(os.environ),
                 start_new_session=True,
             )
 

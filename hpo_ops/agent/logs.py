@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpo_ops.checkpoints import STORE_ERRORS, LogRef, Logs
+from hpo_ops.protocol import UnsafeFileError, open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class LogShipper:
         self._refs = {LogRef(trial, segment, name): path for name, path in files.items()}
         self._offsets = dict.fromkeys(self._refs, 0)
         self._parts = dict.fromkeys(self._refs, 0)
+        self._refused: set[LogRef] = set()
         self._ship_at: float | None = None
         self._thread: threading.Thread | None = None
 
@@ -65,11 +67,16 @@ class LogShipper:
         """Ships what is new, and returns whether that is all; the next call tries the rest."""
         is_all = True
         for ref, path in self._refs.items():
+            if ref in self._refused:
+                continue
             try:
                 while part := _read(path, self._offsets[ref]):
                     self._logs.write(ref, self._parts[ref], part)
                     self._offsets[ref] += len(part)
                     self._parts[ref] += 1
+            except UnsafeFileError as error:
+                logger.warning("the log of %s is not shipped: %s", ref.container, error)
+                self._refused.add(ref)
             except STORE_ERRORS as error:
                 logger.warning("the log of %s was not shipped: %s", ref.container, error)
                 is_all = False
@@ -78,7 +85,7 @@ class LogShipper:
 
 def _read(path: Path, offset: int) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             stream.seek(offset)
             return stream.read(MAX_PART_BYTES)
     except FileNotFoundError:

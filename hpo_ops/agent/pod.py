@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -9,19 +10,31 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.logs import LogShipper
-from hpo_ops.agent.restoring import restore_checkpoint, with_signs_of_life
+from hpo_ops.agent.restoring import (
+    restore_checkpoint,
+    with_signs_of_life,
+    without_platform,
+)
 from hpo_ops.agent.store_credentials import SESSION_VARIABLE, SessionCredentials
 from hpo_ops.agent.training import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
-from hpo_ops.protocol import SIDECAR_VARIABLE, Assignment, Workspace
+from hpo_ops.protocol import (
+    AGENT_DIRECTORY_VARIABLE,
+    SIDECAR_VARIABLE,
+    Assignment,
+    UnsafeFileError,
+    Workspace,
+    open_log,
+    write_aside,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +51,22 @@ LEAVE_LOG_SECONDS = 10.0
 """The same after SIGTERM."""
 TOOLS = ("cat", "mkdir", "mkfifo", "mv", "rm", "sleep", "tee")
 """What run.sh needs besides the shell."""
+RESTORED_STEP = "restored_step"
+"""The agent's own note of the step that was restored, in the folder that no training has."""
 RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a pod was told about its segment."""
+    """What a pod was told about its segment.
+
+    Attributes:
+        assignment: What to run, as the gateway said it: not the copy that the training gets.
+        workspace: The directory shared with the training. What is read from it is the training's
+            word, and anything in it may be a link.
+        own_folder: A folder that only the agent's containers have; None in a pod of an older
+            platform.
+    """
 
     assignment: Assignment
     workspace: Workspace
@@ -53,6 +76,7 @@ class Segment:
     gateway: SegmentClient
     code: str | None
     is_sidecar: bool = False
+    own_folder: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Segment:
@@ -78,19 +102,47 @@ class Segment:
             gateway=gateway,
             code=environment.get("HPO_CODE") or None,
             is_sidecar=bool(environment.get(SIDECAR_VARIABLE)),
+            own_folder=_own_folder(environment),
         )
+
+    @property
+    def log_folder(self) -> Path:
+        """Where the agent's containers write their logs."""
+        return self.own_folder or self.workspace.root
+
+    def note_restored(self, step: int) -> None:
+        """Notes the step that was restored, for the agent that runs beside the training."""
+        if self.own_folder is not None:
+            write_aside(self.own_folder / RESTORED_STEP, str(step))
+
+    def restored_step(self) -> int:
+        """The step that was restored; as far as is known, the one that the gateway named."""
+        if self.own_folder is None:
+            return self.assignment.from_step
+        try:
+            return int((self.own_folder / RESTORED_STEP).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return self.assignment.from_step
 
     def log_to(self, name: str) -> None:
         """Logs to the container's output and to a file, which is brought to the store."""
+        handlers = [logging.StreamHandler(sys.stdout)]
+        problem = None
+        try:
+            handlers.append(logging.StreamHandler(open_log(self.log_folder / name)))
+        except (OSError, UnsafeFileError) as error:
+            problem = error
         logging.basicConfig(
-            level=logging.INFO,
-            format="%(asctime)s %(message)s",
-            handlers=[
-                logging.StreamHandler(sys.stdout),
-                logging.FileHandler(self.workspace.root / name),
-            ],
+            level=logging.INFO, format="%(asctime)s %(message)s", handlers=handlers
         )
         logging.getLogger("httpx").setLevel(logging.WARNING)
+        if problem is not None:
+            logger.warning("this log is not kept: %s", problem)
+
+
+def _own_folder(environment: Mapping[str, str]) -> Path | None:
+    folder = environment.get(AGENT_DIRECTORY_VARIABLE)
+    return Path(folder) if folder else None
 
 
 def restore(segment: Segment) -> None:
@@ -104,6 +156,7 @@ def restore(segment: Segment) -> None:
     assignment = restore_checkpoint(
         segment.assignment, segment.workspace, segment.checkpoints, segment.gateway
     )
+    segment.note_restored(assignment.from_step)
     _install_shell(root / "bin")
     segment.workspace.prepare(assignment)
     _open_to_all(root)
@@ -111,14 +164,28 @@ def restore(segment: Segment) -> None:
 
 def _open_to_all(root: Path) -> None:
     """The training's image has its own user, and so has the agent's."""
-    for path in (root, *root.rglob("*")):
-        if path.is_symlink():
-            continue
-        now = path.stat().st_mode & 0o777
+    for _, folders, files, here in os.fwalk(root):
+        _open_entry_to_all(".", here)
+        for name in (*folders, *files):
+            _open_entry_to_all(name, here)
+
+
+def _open_entry_to_all(name: str, folder: int) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        entry = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return  # a link has no mode of its own
+        raise
+    try:
+        now = os.fstat(entry).st_mode & 0o777
         mode = 0o777 if now & 0o100 else 0o666  # a folder, or a program
         # Kubernetes made the root, and only its owner may change it.
         if now != mode:
-            path.chmod(mode)
+            os.fchmod(entry, mode)
+    finally:
+        os.close(entry)
 
 
 def _install_shell(folder: Path) -> None:
@@ -139,7 +206,8 @@ def run(segment: Segment) -> None:
     """Runs beside the training until it has ended and everything of it is out."""
     segment.log_to(AGENT_LOG)
     workspace = segment.workspace
-    assignment = Assignment.from_json(workspace.assignment.read_bytes())
+    # Not from the workspace: the training can rewrite what is there.
+    assignment = without_platform(replace(segment.assignment, from_step=segment.restored_step()))
     agent = Agent(
         workspace,
         assignment,
@@ -157,8 +225,8 @@ def run(segment: Segment) -> None:
     training = ContainerTraining(workspace, grace_seconds=assignment.grace_seconds)
     files = {
         "training": workspace.log,
-        "agent": workspace.root / AGENT_LOG,
-        "restore": workspace.root / RESTORE_LOG,
+        "agent": segment.log_folder / AGENT_LOG,
+        "restore": segment.log_folder / RESTORE_LOG,
         "packages": workspace.root / PACKAGES_LOG,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
@@ -170,9 +238,16 @@ def run(segment: Segment) -> None:
     finally:
         logs.finish(LEAVE_LOG_SECONDS if agent.is_in_a_hurry else LOG_SECONDS)
         if training.has_ended:
-            (workspace.root / ALL_OUT).touch()
+            _say_all_out(workspace)
     while segment.is_sidecar and not agent.is_in_a_hurry:
         time.sleep(POLL_SECONDS)
+
+
+def _say_all_out(workspace: Workspace) -> None:
+    try:
+        write_aside(workspace.root / ALL_OUT, "")
+    except OSError as error:
+        logger.warning("%s cannot be written: %s", ALL_OUT, error)
 
 
 def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:

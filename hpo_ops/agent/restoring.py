@@ -39,6 +39,7 @@ def restore_checkpoint(
             workspace.checkpoints,
             at_most=assignment.from_step,
             place=assignment.restore_from,
+            saved=assignment.saved,
         )
         step = with_signs_of_life(work, gateway)
         logger.info("restored the checkpoint of step %s", step)
@@ -47,7 +48,7 @@ def restore_checkpoint(
 
 def without_platform(assignment: Assignment) -> Assignment:
     """An assignment without what is the agent's business only."""
-    return replace(assignment, checkpoint_store=None, restore_from=None)
+    return replace(assignment, checkpoint_store=None, restore_from=None, saved=None)
 
 
 def with_signs_of_life(work: Callable[[], Done], gateway: SegmentGateway) -> Done:

@@ -6,13 +6,25 @@ killed with everything in it is told apart from one that is at work.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import stat
 
-from hpo_ops.protocol import Action, Control, Workspace, write_aside
+from hpo_ops.protocol import (
+    Action,
+    Control,
+    UnsafeFileError,
+    Workspace,
+    read_regular,
+    write_aside,
+)
+
+logger = logging.getLogger(__name__)
 
 KILL_SECONDS = 5.0
 """Time between SIGTERM and SIGKILL for a training that was asked to leave and did not."""
+MAX_CODE_BYTES = 16
 
 
 class ContainerTraining:
@@ -46,8 +58,8 @@ class ContainerTraining:
     def exit_code(self) -> int | None:
         """Its exit code; None where it was killed with its container."""
         try:
-            return int(self._exit_code.read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):
+            return int(read_regular(self._exit_code, at_most=MAX_CODE_BYTES))
+        except (OSError, ValueError, UnsafeFileError):
             return None
 
     @property
@@ -67,13 +79,20 @@ class ContainerTraining:
         elif self._asked_at is None:
             self._asked_at = now + self._grace_seconds
         elif now >= self._asked_at and self._signals:
-            write_aside(self._signal, self._signals.pop(0))
             self._asked_at = now + KILL_SECONDS
+            try:
+                write_aside(self._signal, self._signals.pop(0))
+            except OSError as error:
+                logger.warning("the training cannot be told to go: %s", error)
 
     def _is_dead(self) -> bool:
-        pipe = os.open(self._alive, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            os.read(pipe, 1)  # ends at once where nobody has it open any more
+            pipe = os.open(self._alive, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:  # the training removed or replaced it: no sign of life any more
+            return not self._exit_code.exists()
+        try:
+            if stat.S_ISFIFO(os.fstat(pipe).st_mode):
+                os.read(pipe, 1)  # ends at once where nobody has it open any more
         except BlockingIOError:
             return False
         finally:

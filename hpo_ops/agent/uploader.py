@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from hpo_ops.checkpoints import STORE_ERRORS, BadCheckpointError
-from hpo_ops.protocol import Checkpoint
+from hpo_ops.protocol import Checkpoint, Folder, UnsafeFileError
 
 logger = logging.getLogger(__name__)
 
@@ -18,9 +17,9 @@ MAX_DELAY_SECONDS = 5.0
 
 
 class Upload(Protocol):
-    """Uploads the checkpoint folder of a step; safe to repeat."""
+    """Uploads the open checkpoint folder of a step; safe to repeat."""
 
-    def __call__(self, step: int, folder: Path) -> Checkpoint: ...
+    def __call__(self, step: int, folder: Folder) -> Checkpoint: ...
 
 
 class Uploader:
@@ -29,13 +28,17 @@ class Uploader:
     The thread is a daemon and starts with the first offer: a store that hangs keeps neither the
     training nor the process from ending.
 
+    Args:
+        upload: Uploads a folder.
+        open_folder: Opens the checkpoint folder of a step, without following links.
+
     Attributes:
         uploading: The step that is being uploaded, or None.
     """
 
-    def __init__(self, upload: Upload, folder: Callable[[int], Path]) -> None:
+    def __init__(self, upload: Upload, open_folder: Callable[[int], Folder]) -> None:
         self._upload = upload
-        self._folder = folder
+        self._open_folder = open_folder
         self._changed = threading.Condition()
         self._wanted: int | None = None
         self._done = 0
@@ -92,7 +95,8 @@ class Uploader:
         delay = 0.1
         while (step := self._next()) is not None:
             try:
-                self._settled.put(self._upload(step, self._folder(step)))
+                with self._open(step) as folder:
+                    self._settled.put(self._upload(step, folder))
             except BadCheckpointError as error:
                 self._settled.put(error)
             except STORE_ERRORS as error:
@@ -108,6 +112,14 @@ class Uploader:
             self._changed.wait_for(lambda: self._wanted is not None or self._is_closed)
             self.uploading = None if self._is_closed else self._wanted
             return self.uploading
+
+    def _open(self, step: int) -> Folder:
+        try:
+            return self._open_folder(step)
+        except FileNotFoundError as error:
+            raise BadCheckpointError(f"checkpoint {step}: the folder is gone") from error
+        except UnsafeFileError as error:
+            raise BadCheckpointError(f"checkpoint {step}: {error}") from error
 
     def _pause(self, seconds: float) -> None:
         with self._changed:

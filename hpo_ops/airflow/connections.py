@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +37,7 @@ POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
 """Extras of the two connections: the addresses as pods reach them, where they differ."""
 POD_ROLE = "pod_role_arn"
 """Extra of the store's connection: the role whose sessions pods get instead of the keys."""
+_ROLE = re.compile(r"arn:[a-z-]+:iam::\d*:role/[^\s*]+")
 
 
 def gateway_url(connection: Connection) -> str:
@@ -131,8 +133,18 @@ def store_extra() -> dict[str, Any]:
 
 
 def pod_role() -> str | None:
-    """The role whose sessions pods get; None where the connection names none."""
-    return store_extra().get(POD_ROLE) or None
+    """The role whose sessions pods get; None where the connection names none.
+
+    Raises:
+        ValueError: What it names is not a role.
+    """
+    role: str | None = store_extra().get(POD_ROLE)
+    if role and not _ROLE.fullmatch(role):
+        raise ValueError(
+            f"connection {STORE}: {POD_ROLE} is {role!r}, "
+            "but must be like arn:aws:iam::111122223333:role/hpo-pod"
+        )
+    return role or None
 
 
 def pods_get_platform_keys() -> bool:

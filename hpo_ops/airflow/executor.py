@@ -1,24 +1,450 @@
-"""Airflow's LocalExecutor, with one thing more: it takes back tasks of a killed worker."""
+"""An Airflow executor for one machine that survives the loss of any of its worker processes.
+
+Airflow's LocalExecutor shares one queue, and the lock of that queue, between all workers: the
+idle worker that waits for the next task holds the lock, and if it is killed no other worker gets
+a task again. Here each worker has a pipe of its own and shares nothing with other workers.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any
 
-from airflow.executors.local_executor import LocalExecutor
+from airflow.executors.base_executor import BaseExecutor, get_execution_api_server_url
 
 if TYPE_CHECKING:
+    from airflow.executors.workloads import ExecutorWorkload
+    from airflow.executors.workloads.types import WorkloadKey, WorkloadState
     from airflow.models.taskinstance import TaskInstance
 
+TITLE = "airflow worker -- WorkerPipeExecutor:"
 
-class RevokingLocalExecutor(LocalExecutor):
-    """Gives up a task that was queued for too long, so that the scheduler queues it again.
+_PR_SET_PDEATHSIG = 1
+_LONGEST_ERROR = 500
+"""Characters of an error that a worker sends: a short message is written whole or not at all."""
 
-    A worker that is killed after it took a task and before it began leaves it queued. Airflow's
-    own LocalExecutor cannot take such a task back: it would be queued, and hold a place, until
-    the scheduler is started anew.
+
+@dataclass
+class _Worker:
+    """One worker process, as the scheduler's process sees it.
+
+    Attributes:
+        process: The worker process.
+        pipe: This end of the worker's pipe; None once the other end is closed.
+        workload: What the worker was given and has not finished.
+        given_at: When it was given, by the monotonic clock.
+        has_begun: Whether the worker has said that it runs the workload.
     """
 
+    process: BaseProcess
+    pipe: Connection | None
+    workload: ExecutorWorkload | None = None
+    given_at: float = 0.0
+    has_begun: bool = False
+
+
+@dataclass(frozen=True)
+class _Event:
+    """A change of a workload's state that Airflow's scheduler has not been told of yet."""
+
+    key: WorkloadKey
+    state: WorkloadState
+    info: str | None = None
+
+
+class WorkerPipeExecutor(BaseExecutor):
+    """Runs tasks in `parallelism` worker processes, each with a pipe of its own.
+
+    A worker that dies is replaced. A workload that it had not begun is given to another worker;
+    one that it had begun is reported as failed, after the task's process has been killed with the
+    worker, so that a retry never runs beside it.
+
+    A thread waits for results and gives each worker that becomes idle its next workload at once,
+    since the scheduler's own heartbeats may be seconds apart. For that, workloads are accepted in
+    advance: as many as have ended within the last `RECENT_SECONDS`, at most one for each worker.
+    Long tasks therefore wait as scheduled, not as queued, where Airflow would give them up after
+    `[scheduler] task_queued_timeout`.
+
+    All methods are for the scheduler's main thread. The thread and the methods share `_workers`,
+    `_waiting`, `_events` and `_ended_at` under `_lock`. Workers are forked with the lock held:
+    then the thread does nothing that a child could inherit half-done.
+    """
+
+    is_local: bool = True
+    serve_logs: bool = True
+    supports_callbacks: bool = True
+    supports_connection_test: bool = True
+    supports_multi_team: bool = True
+
+    RECENT_SECONDS = 5.0
+    BEGIN_SECONDS = 30.0
+    """A worker that has not begun its workload for so long is replaced."""
+    END_SECONDS = 30.0
+    """How long `end` lets running tasks finish."""
+    TERM_SECONDS = 5.0
+    """How long a worker has between SIGTERM and SIGKILL."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lock = threading.Lock()
+        self._workers: list[_Worker] = []
+        self._waiting: deque[ExecutorWorkload] = deque()
+        self._events: deque[_Event] = deque()
+        self._ended_at: deque[float] = deque(maxlen=self.parallelism)
+        self._is_ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._wake_reader: Connection | None = None
+        self._wake_writer: Connection | None = None
+
+    # What Airflow's scheduler asks
+
+    @property
+    def slots_available(self) -> int:
+        """How many workloads more are accepted, those in advance included."""
+        return int(super().slots_available) + self._in_advance()
+
+    @property
+    def slots_occupied(self) -> int:
+        """How many of the `parallelism` slots are taken; workloads in advance take none."""
+        return max(0, int(super().slots_occupied) - self._in_advance())
+
+    def start(self) -> None:
+        """Starts the workers and the thread that gives them workloads."""
+        self._is_ending.clear()
+        self._wake_reader, self._wake_writer = multiprocessing.Pipe(duplex=False)
+        self._fill_up()
+        self._start_thread()
+
+    def heartbeat(self) -> None:
+        """Accepts queued workloads, and tells the scheduler what has ended."""
+        super().heartbeat()
+        # The base class counts neither what has just ended nor slots in advance.
+        self.trigger_tasks(self.parallelism + self._in_advance() - len(self.running))
+
+    def _process_workloads(self, workload_items: Sequence[ExecutorWorkload]) -> None:
+        with self._lock:
+            for workload in workload_items:
+                for queue in self._queues():
+                    queue.pop(workload.key, None)
+                self.running.add(workload.key)
+                self._waiting.append(workload)
+            self._give_out()
+
+    def sync(self) -> None:
+        """Replaces dead workers and passes on what has happened to workloads."""
+        self._replace_dead()
+        if self._thread is not None and not self._thread.is_alive():
+            self._start_thread()
+        with self._lock:
+            events = list(self._events)
+            self._events.clear()
+            held = {workload.key for workload in self._held()}
+        for event in events:
+            super().change_state(event.key, event.state, event.info, remove_running=False)
+        self.running.clear()
+        self.running.update(held)
+
+    def change_state(
+        self, key: WorkloadKey, state: WorkloadState, info: Any = None, remove_running: bool = True
+    ) -> None:
+        """Notes a workload's state; one that the scheduler has given up is killed.
+
+        The scheduler calls this with FAILED for a task that has sent no heartbeat for too long.
+        Its worker may still hang in it.
+        """
+        if str(state) == "failed":
+            self._drop(key)
+        super().change_state(key, state, info, remove_running)
+
     def revoke_task(self, *, ti: TaskInstance) -> None:
-        """Forgets a task; a worker that has it all the same is turned away when it begins."""
+        """Forgets a task that the scheduler will queue again; a worker that has it is killed."""
         self.queued_tasks.pop(ti.key, None)
+        self._drop(ti.key)
         self.running.discard(ti.key)
+
+    def end(self) -> None:
+        """Lets running tasks finish, for at most `END_SECONDS`; then ends them."""
+        self._end(self.END_SECONDS)
+
+    def terminate(self) -> None:
+        """Ends all workers without waiting for their tasks."""
+        self._end(0.0)
+
+    # Accounts
+
+    def _queues(self) -> tuple[dict[Any, Any], ...]:
+        return self.queued_tasks, self.queued_callbacks, self.queued_connection_tests
+
+    def _held(self) -> Iterable[ExecutorWorkload]:
+        yield from self._waiting
+        yield from (worker.workload for worker in self._workers if worker.workload is not None)
+
+    def _in_advance(self) -> int:
+        """How many workloads are accepted before a worker is free for them."""
+        recent = time.monotonic() - self.RECENT_SECONDS
+        with self._lock:
+            return sum(ended_at > recent for ended_at in self._ended_at)
+
+    def _drop(self, key: WorkloadKey) -> None:
+        """Forgets a workload without an event, and kills the worker that has it."""
+        with self._lock:
+            for workload in [each for each in self._waiting if each.key == key]:
+                self._waiting.remove(workload)
+            for worker in self._workers:
+                if worker.workload is not None and worker.workload.key == key:
+                    worker.workload = None
+                    _close(worker)
+                    _signal(worker, signal.SIGKILL)
+
+    # Workers
+
+    def _replace_dead(self) -> None:
+        with self._lock:
+            too_old = time.monotonic() - self.BEGIN_SECONDS
+            for worker in self._workers:
+                if worker.workload and not worker.has_begun and worker.given_at < too_old:
+                    _signal(worker, signal.SIGKILL)
+            dead = [worker for worker in self._workers if not worker.process.is_alive()]
+            for worker in dead:
+                self._bury(worker)
+        if dead:
+            self._fill_up()
+            with self._lock:
+                self._give_out()
+
+    def _bury(self, worker: _Worker) -> None:
+        """Takes a dead worker off the list, and settles the workload that it had."""
+        while worker.pipe is not None and worker.pipe.poll():
+            self._receive(worker)
+        self._workers.remove(worker)
+        _close(worker)
+        workload, code = worker.workload, worker.process.exitcode
+        if code is not None:
+            worker.process.close()
+        if workload is None:
+            return
+        if worker.has_begun:
+            info = f"its worker process ended with exit code {code}"
+            self._finish(_Event(workload.key, workload.failure_state, info))
+        else:
+            self._waiting.appendleft(workload)
+
+    def _fill_up(self) -> None:
+        with self._lock:
+            # Objects that exist now are left alone by the children's garbage collector, which
+            # would otherwise copy the memory that they share with this process.
+            gc.freeze()
+            try:
+                while len(self._workers) < self.parallelism:
+                    self._workers.append(self._fork())
+            finally:
+                gc.unfreeze()
+        self._wake()
+
+    def _fork(self) -> _Worker:
+        here, there = multiprocessing.Pipe()
+        inherited = [worker.pipe for worker in self._workers if worker.pipe is not None]
+        foreign = [here, *inherited, self._wake_reader, self._wake_writer]
+        process = multiprocessing.get_context("fork").Process(
+            target=_work, args=(there, foreign, get_execution_api_server_url(self.conf))
+        )
+        process.start()
+        there.close()
+        return _Worker(process, here)
+
+    def _give_out(self) -> None:
+        """Gives waiting workloads to idle workers."""
+        for worker in self._workers:
+            if not self._waiting:
+                return
+            if worker.pipe is None or worker.workload is not None:
+                continue
+            workload = self._waiting.popleft()
+            try:
+                worker.pipe.send(workload)
+            except OSError:  # it has just died; `sync` replaces it
+                _close(worker)
+                self._waiting.appendleft(workload)
+            else:
+                worker.workload, worker.has_begun = workload, False
+                worker.given_at = time.monotonic()
+
+    def _finish(self, event: _Event) -> None:
+        self._events.append(event)
+        self._ended_at.append(time.monotonic())
+
+    # The thread
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._serve, name="executor", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        """Receives from workers, and gives those that are idle their next workload."""
+        while not self._is_ending.is_set():
+            with self._lock:
+                pipes = [worker.pipe for worker in self._workers if worker.pipe is not None]
+            try:
+                ready = wait([*pipes, *filter(None, [self._wake_reader])], timeout=1.0)
+            except (OSError, ValueError):  # a pipe was closed meanwhile
+                continue
+            with self._lock:
+                if self._wake_reader is not None and self._wake_reader in ready:
+                    self._wake_reader.recv_bytes()
+                self._receive_from(ready)
+                self._give_out()
+
+    def _wake(self) -> None:
+        """Tells the thread that there are other workers to wait for."""
+        if self._wake_writer is not None:
+            self._wake_writer.send_bytes(b"!")
+
+    def _receive_from(self, ready: Sequence[object]) -> None:
+        for worker in self._workers:
+            if worker.pipe is not None and worker.pipe in ready and worker.pipe.poll():
+                self._receive(worker)
+
+    def _receive(self, worker: _Worker) -> None:
+        """Takes one message of a worker's: None when it begins, else how its workload ended."""
+        if worker.pipe is None:
+            return
+        try:
+            message: tuple[bool, str | None] | None = worker.pipe.recv()
+        except (EOFError, OSError):
+            _close(worker)
+            return
+        workload = worker.workload
+        if workload is None:
+            return
+        if message is None:
+            worker.has_begun = True
+            if workload.running_state is not None:
+                self._events.append(_Event(workload.key, workload.running_state))
+            return
+        is_done, error = message
+        state = workload.success_state if is_done else workload.failure_state
+        worker.workload = None
+        self._finish(_Event(workload.key, state, error))
+
+    # The end
+
+    def _end(self, patience_seconds: float) -> None:
+        self._is_ending.set()
+        if self._thread is not None:
+            self._wake()
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            for worker in self._workers:
+                if worker.workload is None:
+                    _close(worker)  # which an idle worker takes as the end
+            self._wait_for_results(patience_seconds)
+            for number, seconds in ((signal.SIGTERM, self.TERM_SECONDS), (signal.SIGKILL, 10.0)):
+                for worker in self._workers:
+                    _signal(worker, number)
+                _until(lambda: not any(w.process.is_alive() for w in self._workers), seconds)
+            for worker in list(self._workers):
+                self._bury(worker)
+            self._waiting.clear()
+        for end in (self._wake_reader, self._wake_writer):
+            if end is not None:
+                end.close()
+        self._wake_reader = self._wake_writer = None
+        self.sync()
+
+    def _wait_for_results(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while busy := [worker for worker in self._workers if worker.workload and worker.pipe]:
+            left = deadline - time.monotonic()
+            if left <= 0 or not any(worker.process.is_alive() for worker in busy):
+                return
+            pipes = [worker.pipe for worker in busy if worker.pipe is not None]
+            self._receive_from(wait(pipes, timeout=min(1.0, left)))
+            for worker in busy:
+                if worker.workload is None:
+                    _close(worker)
+
+
+def _close(worker: _Worker) -> None:
+    if worker.pipe is not None:
+        worker.pipe.close()
+        worker.pipe = None
+
+
+def _signal(worker: _Worker, number: signal.Signals) -> None:
+    """Signals a worker, unless it has been found dead: then its pid may be another's."""
+    if worker.process.is_alive() and worker.process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.process.pid, number)
+
+
+def _until(is_done: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_done() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -> None:
+    """Runs workloads one after the other until the scheduler's end of the pipe is closed."""
+    # Ctrl-C is for the scheduler, which lets tasks finish.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # While another process has the other end, this one would never see it closed.
+    for end in foreign:
+        if end is not None:
+            end.close()
+    _kill_children_with(os.getpid())
+    _set_title("<idle>")
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            workload: ExecutorWorkload = pipe.recv()
+            pipe.send(None)
+            pipe.send(_run(workload, server))
+            _set_title("<idle>")
+
+
+def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
+    try:
+        BaseExecutor.run_workload(
+            workload,
+            server=server,
+            proctitle=f"{TITLE} {workload.display_name}",
+            subprocess_logs_to_stdout=True,
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
+        BaseExecutor.logger().exception("The workload %s failed.", workload.display_name)
+        return False, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+    return True, None
+
+
+def _kill_children_with(worker: int) -> None:
+    """Has the kernel kill the process of a task when its worker is killed."""
+    if sys.platform != "linux":
+        return
+    prctl = ctypes.CDLL(None).prctl
+
+    def follow() -> None:
+        if os.getppid() == worker:  # not for what the task itself starts
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    os.register_at_fork(after_in_child=follow)
+
+
+def _set_title(state: str) -> None:
+    if sys.platform == "linux":
+        from setproctitle import setproctitle
+
+        setproctitle(f"{TITLE} {state}")

@@ -45,7 +45,7 @@ from hpo_ops.config import (
 from hpo_ops.config.rounds import count_rounds
 from hpo_ops.schedulers import PAUSING
 
-RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
+RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")

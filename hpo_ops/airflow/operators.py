@@ -26,7 +26,6 @@ from hpo_ops.airflow.pod_checks import check_pods
 from hpo_ops.airflow.repeats import read_repeat, start_repeats
 from hpo_ops.airflow.running import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, max_mapped, read_trigger
-from hpo_ops.airflow.user_code import load_function
 from hpo_ops.checkpoints import (
     STORE_ERRORS,
     BadCodeError,
@@ -39,6 +38,7 @@ from hpo_ops.checkpoints import (
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import Best, Score, StudyHandle, StudyRequest
 from hpo_ops.config import Flow, StudyConfig, StudyError
+from hpo_ops.isolation.function_calls import call_function
 from hpo_ops.protocol import Provenance
 from hpo_ops.runners.origin import find_origin
 
@@ -351,7 +351,9 @@ class PublishOperator(BaseOperator):
         step = best.checkpoint_step or 0
         number = best.trial if best.checkpoint_trial is None else best.checkpoint_trial
         try:
-            return checkpoints.copy_to_best(number, step, uri=best.checkpoint_uri)
+            return checkpoints.copy_to_best(
+                number, step, uri=best.checkpoint_uri, digest=best.checkpoint_digest
+            )
         except CorruptCheckpointError as error:
             if best.served is None:
                 raise
@@ -384,9 +386,10 @@ class FinalizeOperator(BaseOperator):
 
     def _run_finalizers(self, study: StudyHandle) -> None:
         """Calls the user's functions; one that fails is logged and keeps none of the others."""
+        code = None if study.code is None else Path(study.code)
         for name in study.finalizers:
             try:
-                load_function("finalizers", name, study.code)(self.result or {})
+                call_function("finalizers", name, self.result or {}, code=code)
                 self.log.info("finalizer %s is done", name)
             except Exception:
                 self.log.exception("finalizer %s failed", name)

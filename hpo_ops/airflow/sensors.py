@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
@@ -10,8 +11,8 @@ from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.triggers import TurnTrigger
-from hpo_ops.airflow.user_code import load_function
 from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
+from hpo_ops.isolation.function_calls import call_function
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -123,7 +124,8 @@ class EarlyStopSensor(BaseSensorOperator):
         if study.criterion is None:
             return None
         trials = [trial.to_dict() for trial in gateway.trials(study.id)]
-        answer = load_function("stop.when", study.criterion, study.code)(trials)
+        code = None if study.code is None else Path(study.code)
+        answer = call_function("stop.when", study.criterion, trials, code=code)
         if isinstance(answer, str) and answer:
             return answer
         return f"{study.criterion} says so" if answer else None

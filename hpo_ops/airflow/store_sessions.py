@@ -70,6 +70,7 @@ def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> S
 def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
     """A client of STS; kept, since it takes long to make."""
     import boto3
+    from botocore.config import Config
 
     return boto3.client(
         "sts",
@@ -78,4 +79,6 @@ def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
         aws_secret_access_key=credentials.secret_access_key,
         aws_session_token=credentials.session_token,
         region_name=credentials.region,
+        # An agent that waits for the answer asks again after ten seconds.
+        config=Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2}),
     )

@@ -9,11 +9,11 @@
 A checkpoint counts only with its manifest, so half of one is never restored.
 """
 
+from hpo_ops.checkpoints.archive import fetch_code
 from hpo_ops.checkpoints.checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
 from hpo_ops.checkpoints.code import (
     BadCodeError,
     copy_code,
-    fetch_code,
     find_packages,
     hash_code,
     upload_code,

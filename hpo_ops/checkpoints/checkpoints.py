@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +12,21 @@ from typing import NamedTuple
 import obstore
 from obstore.exceptions import PermissionDeniedError
 
-from hpo_ops.checkpoints.folder import files_of
-from hpo_ops.checkpoints.manifest import MANIFEST, Manifest, ManifestFile, check_path
+from hpo_ops.checkpoints.folder import BadCheckpointError, files_of, open_checkpoint
+from hpo_ops.checkpoints.manifest import (
+    MANIFEST,
+    Manifest,
+    ManifestFile,
+    check_path,
+    digest_of,
+)
 from hpo_ops.checkpoints.store import Store
-from hpo_ops.checkpoints.transfer import copy, in_parallel, receive, send
-from hpo_ops.protocol import MARKER, Checkpoint
+from hpo_ops.checkpoints.transfer import TooLargeError, copy, in_parallel, receive, send
+from hpo_ops.protocol import MARKER, Checkpoint, Folder, SavedCheckpoint, UnsafeFileError
 
 logger = logging.getLogger(__name__)
+
+MAX_MANIFEST_BYTES = 64 << 20
 
 
 class CheckpointRef(NamedTuple):
@@ -51,22 +59,42 @@ class Checkpoints:
     def _store(self) -> Store:
         return self._given() if callable(self._given) else self._given
 
-    def upload(self, trial: int, step: int, folder: Path) -> Checkpoint:
+    def upload(self, trial: int, step: int, folder: Path | Folder) -> Checkpoint:
         """Uploads a whole local checkpoint: files first, in parallel, the manifest last.
+
+        Args:
+            trial: The trial.
+            step: The checkpoint's step.
+            folder: Its folder; one that is held open where others may change what its path is.
+
+        Returns:
+            What the gateway is told, the digest of the manifest included.
 
         Raises:
             BadCheckpointError: The folder is empty or must not be uploaded.
         """
+        if isinstance(folder, Path):
+            with open_checkpoint(folder) as opened:
+                return self.upload(trial, step, opened)
         base = self._base(trial, step)
         paths = files_of(folder)
         self._delete(f"{base}/{MANIFEST}")
-        files = in_parallel(
-            lambda path: send(self._store, folder / path, f"{base}/{path}", path), paths
-        )
+        try:
+            files = in_parallel(
+                lambda path: send(self._store, folder, f"{base}/{path}", path), paths
+            )
+        except UnsafeFileError as error:
+            raise BadCheckpointError(f"checkpoint {step}: {error}") from error
         manifest = Manifest(step, tuple(files))
-        obstore.put(self._store, f"{base}/{MANIFEST}", manifest.to_json())
-        uri = f"{self._uri}/{base}"
-        return Checkpoint(step=step, uri=uri, files=len(files), bytes=manifest.total_bytes)
+        text = manifest.to_json()
+        obstore.put(self._store, f"{base}/{MANIFEST}", text)
+        return Checkpoint(
+            step=step,
+            uri=f"{self._uri}/{base}",
+            files=len(files),
+            bytes=manifest.total_bytes,
+            digest=digest_of(text),
+        )
 
     def manifest(self, trial: int, step: int) -> Manifest | None:
         """The manifest of a checkpoint, or None while it is not whole.
@@ -90,30 +118,31 @@ class Checkpoints:
         *,
         at_most: int | None = None,
         place: str | None = None,
+        saved: Sequence[SavedCheckpoint] | None = None,
     ) -> int | None:
         """Downloads the newest whole checkpoint into ``target/<step>``, the marker last.
 
-        A checkpoint that is not what its manifest says is passed over for the next older one;
-        a store that is away is an error, since going on without it would lose work.
+        A checkpoint that is not what the ledger or its manifest says is passed over for the next
+        older one; a store that is away is an error, since going on without it would lose work.
 
         Args:
             trial: The trial.
             target: The folder that checkpoints are in.
             at_most: The last step that counts.
             place: Where else in the store to look before: the checkpoints of another trial.
+            saved: The checkpoints that the ledger knows, newest first: no others are restored.
+                None, from a gateway that does not say, restores what is in the store.
 
         Returns:
             The step restored, or None where there is nothing to restore.
         """
-        if place is not None:
-            check_path(place)
-        for folder in filter(None, (place, self._trial(trial))):
-            for step in self._steps(folder, at_most):
-                try:
-                    if self._restore(f"{folder}/{step}", step, target):
-                        return step
-                except CorruptCheckpointError as error:
-                    logger.warning("%s/%d is passed over: %s", folder, step, error)
+        for checkpoint in self._found(trial, at_most, place) if saved is None else saved:
+            check_path(checkpoint.path)
+            try:
+                if self._restore(checkpoint, target):
+                    return checkpoint.step
+            except CorruptCheckpointError as error:
+                logger.warning("%s is passed over: %s", checkpoint.path, error)
         return None
 
     def complete(self, trial: int | None = None) -> list[CheckpointRef]:
@@ -123,7 +152,9 @@ class Checkpoints:
             ref for ref, path in self._objects(prefix) if path.endswith(f"/{ref.step}/{MANIFEST}")
         )
 
-    def copy_to_best(self, trial: int, step: int, *, uri: str | None = None) -> str:
+    def copy_to_best(
+        self, trial: int, step: int, *, uri: str | None = None, digest: str | None = None
+    ) -> str:
         """Makes a checkpoint the study's best one, and returns its address; safe to repeat.
 
         While an older best is replaced there is no manifest, so that a reader never takes a
@@ -133,15 +164,16 @@ class Checkpoints:
             trial: The trial.
             step: The checkpoint's step.
             uri: Its address, which may be that of another trial in the same store.
+            digest: The digest of its manifest, where the ledger knows it.
 
         Raises:
-            CorruptCheckpointError: The checkpoint is not whole.
+            CorruptCheckpointError: The checkpoint is not whole, or not the one that was announced.
         """
         base, best = self._base(trial, step), f"{self._study}/best"
         if uri is not None and uri.startswith(f"{self._uri}/") and uri != f"{self._uri}/{best}":
             base = uri.removeprefix(f"{self._uri}/")
             check_path(base)
-        manifest = self._read_manifest(base)
+        manifest = self._read_manifest(base, digest=digest)
         if manifest is None:
             raise CorruptCheckpointError(f"trial {trial} has no whole checkpoint at step {step}")
         if not self._is_same(best, manifest):
@@ -182,8 +214,19 @@ class Checkpoints:
                 self._delete(path)
         return sorted(doomed)
 
-    def _restore(self, base: str, step: int, target: Path) -> bool:
-        manifest = self._read_manifest(base)
+    def _found(
+        self, trial: int, at_most: int | None, place: str | None
+    ) -> Iterator[SavedCheckpoint]:
+        """The checkpoints of a trial in the store, newest first; nobody has vouched for them."""
+        if place is not None:
+            check_path(place)
+        for folder in filter(None, (place, self._trial(trial))):
+            for step in self._steps(folder, at_most):
+                yield SavedCheckpoint(step=step, path=f"{folder}/{step}")
+
+    def _restore(self, saved: SavedCheckpoint, target: Path) -> bool:
+        base, step = saved.path, saved.step
+        manifest = self._read_manifest(base, digest=saved.digest)
         if manifest is None:
             return False
         aside = target / f".restore.{step}"
@@ -200,18 +243,22 @@ class Checkpoints:
 
     def _receive(self, base: str, file: ManifestFile, folder: Path) -> None:
         try:
-            found = receive(self._store, f"{base}/{file.path}", folder / file.path)
+            found = receive(
+                self._store, f"{base}/{file.path}", folder / file.path, at_most=file.bytes
+            )
         except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
             raise CorruptCheckpointError(f"{file.path} cannot be had ({error})") from error
+        except TooLargeError as error:
+            raise CorruptCheckpointError(str(error)) from error
         if found != (file.bytes, file.sha256):
             raise CorruptCheckpointError(
                 f"{file.path} has {found[0]} bytes and hash {found[1][:12]}, "
                 f"but must have {file.bytes} bytes and hash {file.sha256[:12]}"
             )
 
-    def _read_manifest(self, base: str) -> Manifest | None:
+    def _read_manifest(self, base: str, *, digest: str | None = None) -> Manifest | None:
         try:
-            text = bytes(obstore.get(self._store, f"{base}/{MANIFEST}").bytes())
+            answer = obstore.get(self._store, f"{base}/{MANIFEST}")
         except FileNotFoundError:
             return None
         except PermissionDeniedError:
@@ -219,6 +266,14 @@ class Checkpoints:
             if f"{base}/{MANIFEST}" in self._keys(base):
                 raise
             return None
+        if answer.meta["size"] > MAX_MANIFEST_BYTES:
+            raise CorruptCheckpointError(f"{MANIFEST} has {answer.meta['size']} bytes")
+        text = bytes(answer.bytes())
+        if digest is not None and digest_of(text) != digest:
+            raise CorruptCheckpointError(
+                f"{MANIFEST} has the hash {digest_of(text)[:12]}, "
+                f"but the ledger says {digest[:12]}: it was changed in the store"
+            )
         try:
             return Manifest.from_json(text)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Training code in the store: packed, named by what is in it, uploaded once."""
+"""Training code on its way to the store: packed, named by what is in it, uploaded once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import tarfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import obstore
 
-from hpo_ops.checkpoints.manifest import check_path
 from hpo_ops.checkpoints.store import Store
-from hpo_ops.checkpoints.transfer import receive
+from hpo_ops.protocol import Folder, UnsafeFileError
 
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 """Folders that are no part of the code."""
 MAX_BYTES = 512 << 20
+CHUNK_BYTES = 1 << 20
+HASH_LENGTH = 32
 
 
 class BadCodeError(ValueError):
@@ -32,13 +33,17 @@ def hash_code(folder: Path) -> str:
     """The name of a folder's content: another one as soon as one file is another.
 
     Raises:
-        BadCodeError: The folder is empty, or too large to be code.
+        BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
     """
     digest = hashlib.sha256()
-    for path, name in _code(folder):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{name}\0{_mode(path):o}\0{content}\n".encode())
-    return digest.hexdigest()[:32]
+    with _opened(folder) as source:
+        for file in _code(source):
+            content = hashlib.sha256()
+            with _open(source, file.name) as stream:
+                while chunk := stream.read(CHUNK_BYTES):
+                    content.update(chunk)
+            digest.update(f"{file.name}\0{file.mode:o}\0{content.hexdigest()}\n".encode())
+    return digest.hexdigest()[:HASH_LENGTH]
 
 
 def find_packages(folder: Path) -> list[str]:
@@ -70,11 +75,18 @@ def _read_project(file: Path) -> dict[str, Any]:
 
 
 def copy_code(folder: Path, target: Path) -> None:
-    """Copies what `pack_code` would pack."""
-    for path, name in _files(folder):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target / name)
-        (target / name).chmod(_mode(path))
+    """Copies what `pack_code` would pack.
+
+    Raises:
+        BadCodeError: The folder has a link that leaves it.
+    """
+    with _opened(folder) as source:
+        for file in _files(source):
+            path = target / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _open(source, file.name) as stream, path.open("wb") as copied:
+                shutil.copyfileobj(stream, copied)
+            path.chmod(file.mode)
 
 
 def upload_code(store: Store, folder: Path) -> str:
@@ -91,75 +103,72 @@ def upload_code(store: Store, folder: Path) -> str:
     return name
 
 
-def fetch_code(store: Store, name: str, target: Path) -> None:
-    """Downloads packed code and unpacks it in a folder.
+def pack_code(folder: Path) -> bytes:
+    """A folder as an archive, byte for byte the same for the same content.
 
     Raises:
-        BadCodeError: The archive has something else in it than files of the folder.
+        BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
     """
-    archive = target.with_name(f"{target.name}.tar.gz")
-    archive.unlink(missing_ok=True)
-    receive(store, name, archive)
-    with tarfile.open(archive) as packed:
-        for item in packed:
-            _unpack(packed, item, target)
-    archive.unlink()
-
-
-def _unpack(packed: tarfile.TarFile, item: tarfile.TarInfo, target: Path) -> None:
-    content = packed.extractfile(item) if item.isreg() else None
-    try:
-        check_path(item.name)
-    except ValueError as error:
-        raise BadCodeError(f"{item.name!r} in the code archive: {error}") from error
-    if content is None:
-        raise BadCodeError(f"{item.name!r} in the code archive is not a regular file")
-    path = target / item.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as stream:
-        shutil.copyfileobj(content, stream)
-    path.chmod(item.mode & 0o777)
-
-
-def pack_code(folder: Path) -> bytes:
-    """A folder as an archive, byte for byte the same for the same content."""
-    files = _code(folder)
     packed = io.BytesIO()
     with (
+        _opened(folder) as source,
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path, name in files:
-            item = tarfile.TarInfo(name)
-            item.size, item.mode = path.stat().st_size, _mode(path)
-            with path.open("rb") as stream:
+        for file in _code(source):
+            item = tarfile.TarInfo(file.name)
+            with _open(source, file.name) as stream:
+                item.size, item.mode = os.fstat(stream.fileno()).st_size, file.mode
                 archive.addfile(item, stream)
     return packed.getvalue()
 
 
-def _code(folder: Path) -> list[tuple[Path, str]]:
-    files = list(_files(folder))
+def is_left_out(name: str) -> bool:
+    """Whether a path is no part of the code: neither packed nor counted by the hash."""
+    *folders, file = name.split("/")
+    return not LEFT_OUT.isdisjoint(folders) or file.endswith(".pyc")
+
+
+class _CodeFile(NamedTuple):
+    name: str
+    mode: int
+    size: int
+
+
+def _opened(folder: Path) -> Folder:
+    """A folder of code, which may be a link itself: who names it chose that."""
+    try:
+        return Folder.open(folder.resolve())
+    except (FileNotFoundError, UnsafeFileError) as error:
+        raise BadCodeError(f"{folder} has no files to pack") from error
+
+
+def _open(source: Folder, name: str) -> BinaryIO:
+    try:
+        return source.file(name)
+    except UnsafeFileError as error:
+        raise BadCodeError(f"{source.path}: {error}") from error
+
+
+def _code(source: Folder) -> list[_CodeFile]:
+    files = list(_files(source))
     if not files:
-        raise BadCodeError(f"{folder} has no files to pack")
-    size = sum(path.stat().st_size for path, _ in files)
+        raise BadCodeError(f"{source.path} has no files to pack")
+    size = sum(file.size for file in files)
     if size > MAX_BYTES:
         raise BadCodeError(
-            f"{folder} has {size >> 20} MiB, but code may have {MAX_BYTES >> 20} MiB at most: "
-            "keep data elsewhere"
+            f"{source.path} has {size >> 20} MiB, but code may have {MAX_BYTES >> 20} MiB at "
+            "most: keep data elsewhere"
         )
     return files
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
-    found = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in LEFT_OUT]
-        for name in names:
-            path = Path(place, name)
-            if path.is_file() and not name.endswith(".pyc"):
-                found.append((path, path.relative_to(folder).as_posix()))
-    yield from sorted(found, key=lambda item: item[1])
-
-
-def _mode(path: Path) -> int:
-    return 0o755 if os.access(path, os.X_OK) else 0o644
+def _files(source: Folder) -> Iterator[_CodeFile]:
+    """The files that are code, links to other files of the folder included."""
+    for name in sorted(source.files(skip=LEFT_OUT)):
+        # Dead links, links to folders, pipes and sockets are left out as well.
+        if is_left_out(name) or not (source.path / name).is_file():
+            continue
+        with _open(source, name) as stream:
+            status = os.fstat(stream.fileno())
+        yield _CodeFile(name, 0o755 if status.st_mode & 0o111 else 0o644, status.st_size)

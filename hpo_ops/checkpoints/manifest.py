@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
@@ -56,6 +57,11 @@ class Manifest:
         for file in files:
             check_path(file.path)
         return cls(step, files)
+
+
+def digest_of(manifest: bytes) -> str:
+    """The digest of a manifest as it is in the store: it stands for all files of a checkpoint."""
+    return hashlib.sha256(manifest).hexdigest()
 
 
 def check_path(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import obstore
 
 from hpo_ops.checkpoints.manifest import ManifestFile
 from hpo_ops.checkpoints.store import Store
+from hpo_ops.protocol import Folder
 
 WHOLE_BYTES = 8 << 20
 """Files up to this size are sent in one request."""
@@ -25,30 +27,50 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 
 
-def send(store: Store, source: Path, key: str, path: str) -> ManifestFile:
-    """Uploads one file and returns its line of the manifest."""
-    digest, size = hashlib.sha256(), 0
+class TooLargeError(ValueError):
+    """An object in the store has more bytes than it may have."""
 
-    def chunks() -> Iterator[bytes]:
-        nonlocal size
-        with source.open("rb") as stream:
-            while chunk := stream.read(CHUNK_BYTES):
+
+def send(store: Store, folder: Folder, key: str, path: str) -> ManifestFile:
+    """Uploads one file of a folder and returns its line of the manifest.
+
+    What is hashed and sent is read from one open file, and no further than it reached when it was
+    opened.
+
+    Raises:
+        UnsafeFileError: The path has become a link, or no regular file.
+    """
+    digest, size = hashlib.sha256(), 0
+    with folder.file(path) as stream:
+        left = os.fstat(stream.fileno()).st_size
+        is_small = left <= WHOLE_BYTES
+
+        def chunks() -> Iterator[bytes]:
+            nonlocal size, left
+            while chunk := stream.read(min(left, CHUNK_BYTES)):
                 digest.update(chunk)
                 size += len(chunk)
+                left -= len(chunk)
                 yield chunk
 
-    if source.stat().st_size <= WHOLE_BYTES:
-        obstore.put(store, key, b"".join(chunks()))
-    else:
-        obstore.put(store, key, chunks(), chunk_size=CHUNK_BYTES)
+        if is_small:
+            obstore.put(store, key, b"".join(chunks()))
+        else:
+            obstore.put(store, key, chunks(), chunk_size=CHUNK_BYTES)
     return ManifestFile(path, size, digest.hexdigest())
 
 
-def receive(store: Store, key: str, target: Path) -> tuple[int, str]:
-    """Downloads one file and returns its size and hash."""
+def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int, str]:
+    """Downloads one file and returns its size and hash.
+
+    Raises:
+        TooLargeError: The object has more bytes than allowed; nothing of it is written.
+    """
     digest, size = hashlib.sha256(), 0
     target.parent.mkdir(parents=True, exist_ok=True)
     answer = obstore.get(store, key)
+    if answer.meta["size"] > at_most:
+        raise TooLargeError(f"{key} has {answer.meta['size']} bytes, but may have {at_most}")
     with target.open("xb") as stream:
         if answer.meta["size"]:
             for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,7 @@ from hpo_ops.cli.trace import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Progress
 from hpo_ops.config import StudyError, load_study
 from hpo_ops.isolation.allowlist import all_installed_classes_allowed
-from hpo_ops.stack import Stack, StackError, Update
+from hpo_ops.stack import Stack, StackError, Update, stopping_at_the_end, supervised
 
 app = typer.Typer(
     name="hpo",
@@ -67,7 +68,7 @@ def main() -> None:
         app()
     except EXPECTED as error:
         err.print("hpo:", style="red", end=" ")
-        err.print(str(error), markup=False, soft_wrap=True)
+        err.print(str(error), soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -98,7 +99,7 @@ def validate(
         if not as_json and not problems:
             out.print(f"{file_name}: ok")
         for problem in problems if not as_json else []:
-            err.print(f"{file_name}: {problem}", soft_wrap=True, markup=False)
+            err.print(f"{file_name}: {problem}", soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
@@ -303,15 +304,25 @@ app.command(epilog=EXAMPLES)(doctor)
 app.command(epilog=pools.EPILOG)(pools.pools)
 
 
-@app.command(epilog="Example: hpo up --port 8090")
+@app.command(epilog="Example: hpo up --port 8090; hpo up --foreground")
 def up(
     port: Annotated[int | None, typer.Option(help="Preferred port of the UI.")] = None,
+    foreground: Annotated[
+        bool,
+        typer.Option(
+            help="Stays, starts again what dies or hangs, and stops everything on Ctrl-C."
+        ),
+    ] = False,
 ) -> None:
     """Starts PostgreSQL, S3 and Airflow on this machine."""
     stack = Stack(Path(STATE_FOLDER), port=port)
     stack.start(show_update)
     out.print(f"Airflow:     {stack.url}")
     out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+    if foreground:
+        out.print("Supervising; Ctrl-C stops everything")
+        with stopping_at_the_end(stack, show_update):
+            stack.supervise(show_line, until=threading.Event())
 
 
 @app.command()
@@ -330,19 +341,25 @@ def demo(
     was_up = stack.is_healthy()
     try:
         stack.start(show_update)
-        run(study)
+        with supervised(stack, show_line):
+            run(study)
     except KeyboardInterrupt:
         if not was_up:
             out.print("stopping what was started")
             stack.stop()
         raise
-    out.print(f"Log in as:   {stack.username} / {stack.password}", markup=False)
+    out.print(f"Log in as:   {stack.username} / {stack.password}")
     out.print("The stack goes on running; stop it with: make down")
 
 
 def show_update(update: Update) -> None:
     """A line of the stack's progress."""
-    out.print(f"  {update}", markup=False)
+    show_line(str(update))
+
+
+def show_line(line: str) -> None:
+    """A line about the stack."""
+    out.print(f"  {line}", markup=False)
 
 
 @app.command(

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.session import Session, connect
+from hpo_ops.cli.terminal import out
 from hpo_ops.core.reconcile import Finding, LedgerStudy, RunState
 from hpo_ops.runners.leftovers import Cluster, NoClusterError, connect_by_kubeconfig
 from hpo_ops.runners.reconciler import Reconciler, Repaired
@@ -95,9 +95,8 @@ def _as_data(
 
 
 def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str]) -> None:
-    out = Console(highlight=False)
     for note in notes:
-        out.print(f"note: {note}", markup=False, soft_wrap=True)
+        out.print(f"note: {note}", soft_wrap=True)
     if not findings:
         out.print("nothing was left behind")
         return
@@ -107,7 +106,7 @@ def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str
     for index, finding in enumerate(findings):
         result = [done[index].problem or "repaired"] if done else []
         table.add_row(finding.text, finding.repair.value, *result)
-    out.print(table, markup=False)
+    out.print(table)
     left = sum(bool(item.problem) for item in done) if done else len(findings)
     what = f"{left} of {len(findings)} found" if done else f"{left} found"
     out.print(f"{what}, not repaired" if left else f"{len(findings)} found and repaired")

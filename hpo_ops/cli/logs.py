@@ -16,6 +16,7 @@ from hpo_ops.cli.airflow_api import AirflowApi
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.follow import ENDED
 from hpo_ops.cli.session import Session
+from hpo_ops.cli.terminal import visible
 from hpo_ops.client import Progress
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
@@ -146,7 +147,7 @@ def show_logs(
             raise CommandError(f"the store {progress.store} cannot be read: {error}") from error
         for number, text in lines:
             prefix = Text(f"[trial {number}] ", style=_COLOURS[number % len(_COLOURS)])
-            console.print(prefix + Text(text), soft_wrap=True)
+            console.print(prefix + Text(visible(text)), soft_wrap=True)
         if is_last:
             return
         time.sleep(POLL_SECONDS)

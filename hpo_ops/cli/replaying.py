@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hpo_ops.cli.errors import CommandError
-from hpo_ops.cli.terminal import out
+from hpo_ops.cli.terminal import SafeConsole, out
 from hpo_ops.config import StudyError
 from hpo_ops.config.units import parse_duration
 from hpo_ops.curves import create_predictor
@@ -154,11 +153,11 @@ def figure_table(*columns: str) -> Table:
 def show(title: str, table: Table, notes: Sequence[str]) -> None:
     """Prints a table with what is to be known about it."""
     # In a file nothing is folded.
-    console = out if out.is_terminal else Console(highlight=False, width=max(out.width, WIDE))
-    console.print(title, soft_wrap=True, markup=False)
+    console = out if out.is_terminal else SafeConsole(width=max(out.width, WIDE))
+    console.print(title, soft_wrap=True)
     console.print(table)
     for note in notes:
-        console.print(f"- {note}", soft_wrap=True, markup=False)
+        console.print(f"- {note}", soft_wrap=True)
 
 
 def time_text(seconds: float, like: float | None = None) -> str:

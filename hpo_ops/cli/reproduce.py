@@ -201,7 +201,7 @@ def _tell(
         )
         return
     for line in changed:
-        out.print(f"changed: {line}", soft_wrap=True, markup=False)
+        out.print(f"changed: {line}", soft_wrap=True)
     if not found:
         out.print(f"The same: {steps} steps of {run} have the same values")
         return

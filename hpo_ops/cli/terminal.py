@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+from rich.text import Text
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+_MOVEMENTS = re.compile(r"[\a\b\v\f\r]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f"  # C0 but for tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # change the order in which text is shown
+)
+
+
+def visible(text: str) -> str:
+    """Text of others as a terminal may show it: it can move, hide or rewrite nothing.
+
+    Colours, carriage returns and bells are left out. Every other control character is written as
+    in a string of Python, such as ``\\x1b``.
+    """
+    plain = _MOVEMENTS.sub("", _COLOURS.sub("", text))
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], plain)
+
+
+class SafeConsole(Console):
+    """A console for text that trainings and other users wrote, in which nothing is a command.
+
+    Neither control characters nor markup such as ``[link=…]`` in a reason, a name or a parameter
+    reach the terminal; what the commands themselves style does.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, stderr=stderr, width=width)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+out = SafeConsole()
+err = SafeConsole(stderr=True)
 
 StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
 Run = Annotated[str | None, typer.Option("--run", help="Its DAG run; the newest if not given.")]

@@ -52,5 +52,4 @@ def export(
     err.print(
         f"{len(traces.trials)} trials, {reports} reports{where}{without}",
         soft_wrap=True,
-        markup=False,
     )

@@ -28,7 +28,7 @@ def show(study: StudyName, trial: TrialNumber, run_id: Run = None, as_json: Json
         print_json({**detail.to_dict(), "provenance": detail.provenance.known()})
         return
     for name, value in trial_lines(detail, progress.metric):
-        out.print(f"{name + ':':<13}{value}", soft_wrap=True, markup=False)
+        out.print(f"{name + ':':<13}{value}", soft_wrap=True)
     if detail.summary.folds:
         out.print(folds_table(detail.summary.folds, progress.metric))
     out.print(segments_table(detail))

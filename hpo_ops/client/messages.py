@@ -251,6 +251,7 @@ class Best(Message):
     Attributes:
         deviation: Sample deviation of the folds' values, where there are folds.
         folds: The value of each fold at the step; their mean is the value.
+        checkpoint_digest: The digest of the checkpoint's manifest, where its agent said it.
         checkpoint_trial: The number under which the checkpoint is kept, if not the trial's.
         checkpoint_fold: The fold whose checkpoint it is.
         is_retrained: The checkpoint was trained on all data instead.
@@ -263,6 +264,7 @@ class Best(Message):
     checkpoint_uri: str | None = None
     checkpoint_step: int | None = None
     checkpoint_value: float | None = None
+    checkpoint_digest: str | None = None
     served: Served | None = None
     deviation: float | None = None
     folds: list[float] = field(default_factory=list)

@@ -20,6 +20,7 @@ from hpo_ops.client import Served
 from hpo_ops.core import Action
 from hpo_ops.core.sameness import cache_key, canonical_params, seed_of_params
 from hpo_ops.gateway import rules
+from hpo_ops.gateway.saved_checkpoints import store_prefix
 from hpo_ops.ledger import StudyRecord, StudySession, study_key
 from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
 from hpo_ops.protocol import Checkpoint, Outcome, ParamValue, Report, Result
@@ -151,7 +152,7 @@ def restore_from(session: StudySession, number: int, step: int) -> str | None:
             segments.c.runner == RUNNER,
         )
     ).scalar_one_or_none()
-    return uri and uri.removeprefix(_store(session)).rpartition("/")[0]
+    return uri and uri.removeprefix(store_prefix(session.record)).rpartition("/")[0]
 
 
 def _lock(session: StudySession, key: str) -> None:
@@ -229,18 +230,14 @@ def _trained_now(session: StudySession, row: Row[Any]) -> str | None:
     return found and f"trial {found.number} of {study_key(found.name, found.run_id)}"
 
 
-def _store(session: StudySession) -> str:
-    return f"{(session.record.config.checkpoints.store or '').rstrip('/')}/"
-
-
 def _saved(session: StudySession, source: Source, at_most: int | None) -> dict[int, Checkpoint]:
     """The checkpoints that a source still has, in this study's store, by step."""
     table = checkpoints
     rows = session.connection.execute(
-        select(table.c.step, table.c.uri, table.c.files, table.c.bytes).where(
+        select(table.c.step, table.c.uri, table.c.files, table.c.bytes, table.c.digest).where(
             table.c.study_id == source.study_id,
             table.c.trial == source.trial,
-            table.c.uri.startswith(_store(session), autoescape=True),
+            table.c.uri.startswith(store_prefix(session.record), autoescape=True),
             true() if at_most is None else table.c.step <= at_most,
         )
     )

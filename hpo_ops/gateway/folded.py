@@ -23,6 +23,7 @@ class Saved(NamedTuple):
     number: int
     step: int
     uri: str
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,14 @@ class Folded:
             .order_by(reports.c.trial, reports.c.step)
         ):
             curves.setdefault(row.trial, {})[row.step] = row.value
-        for row in connection.execute(
-            select(checkpoints.c.trial, checkpoints.c.step, checkpoints.c.uri)
+        for one in connection.execute(
+            select(
+                checkpoints.c.trial, checkpoints.c.step, checkpoints.c.uri, checkpoints.c.digest
+            )
             .where(checkpoints.c.study_id == record.id)
             .order_by(checkpoints.c.trial, checkpoints.c.step)
         ):
-            saved.setdefault(row.trial, []).append(Saved(*row))
+            saved.setdefault(one.trial, []).append(Saved(*one))
         return cls(record, parts, curves, saved)
 
     # -- trials ------------------------------------------------------------------------------
@@ -168,6 +171,7 @@ class Folded:
             folds=[fold.value or 0.0 for fold in trial.folds],
             checkpoint_uri=published or (saved and saved.uri),
             checkpoint_step=saved and saved.step,
+            checkpoint_digest=saved and saved.digest,
             checkpoint_trial=saved and saved.number,
             checkpoint_value=(
                 self.curves[saved.number][saved.step] if saved and is_of_fold else None

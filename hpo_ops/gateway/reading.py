@@ -117,7 +117,7 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
             return None
         saved_order = reports.c.value.desc() if maximize else reports.c.value.asc()
         saved = connection.execute(
-            select(checkpoints.c.uri, checkpoints.c.step, reports.c.value)
+            select(checkpoints.c.uri, checkpoints.c.step, checkpoints.c.digest, reports.c.value)
             .join(
                 reports,
                 and_(
@@ -138,6 +138,7 @@ def best(ledger: Ledger, record: StudyRecord) -> Best | None:
         params=row.params,
         checkpoint_uri=published or (saved.uri if saved else None),
         checkpoint_step=saved.step if saved else None,
+        checkpoint_digest=saved.digest if saved else None,
         checkpoint_value=saved.value if saved else None,
         served=Served.from_dict(row.served) if row.served else None,
     )
@@ -182,7 +183,7 @@ def kept(connection: Connection, record: StudyRecord) -> list[tuple[int, int]]:
     """The checkpoints to keep, as a transaction sees them."""
     if record.config.folds is not None:
         folded = read_folded(connection, record).kept()
-        return sorted({(_owner(record, *saved), saved.step) for saved in folded})
+        return sorted({(_owner(record, *saved[:3]), saved.step) for saved in folded})
     maximize = record.config.objective.direction is Direction.MAXIMIZE
     best_first = reports.c.value.desc() if maximize else reports.c.value.asc()
     saved = (

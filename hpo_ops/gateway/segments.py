@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client import Ending, Score, Served
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.gateway import cache, rules, sizes
+from hpo_ops.gateway.saved_checkpoints import checkpoint_uri
 from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
 from hpo_ops.ledger.forecasts import keep_forecast
 from hpo_ops.protocol import (
@@ -105,11 +106,16 @@ class Segments:
             keep_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
-        """Takes in that a checkpoint is whole in the store."""
+        """Takes in that a checkpoint is whole in the store.
+
+        Where it is follows from the study, its trial and its step: what the agent says of that is
+        not kept, or it could have others read, copy or delete what is not the study's.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
-            session.add_checkpoint(number, segment_id, checkpoint)
+            uri = checkpoint_uri(session.record, number, checkpoint.step)
+            session.add_checkpoint(number, segment_id, replace(checkpoint, uri=uri), is_anew=True)
 
     def store_access(self, segment_id: str) -> StoreAccess:
         """The part of the store that the segment's agent needs; while the segment is open."""

@@ -21,6 +21,7 @@ from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import cache, copies, rules, sizes
 from hpo_ops.gateway.proposals import Proposals
+from hpo_ops.gateway.saved_checkpoints import restorable
 from hpo_ops.gateway.segments import Segments, score_of
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import StudySession, StudyState, leases
@@ -167,6 +168,7 @@ class Turns(Segments):
                 cache.restore_from(session, row.number, from_step)
                 or copies.restore_from(session, row, from_step)
             ),
+            saved=restorable(session, row, from_step),
         )
         is_pod = config.runner == "kubernetes"
         preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)

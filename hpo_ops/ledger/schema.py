@@ -206,6 +206,7 @@ checkpoints = Table(
     Column("uri", Text, nullable=False),
     Column("files", Integer, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("digest", Text),  # of the manifest; None where the agent did not say
     _now(),
     UniqueConstraint("study_id", "trial", "step"),
 )

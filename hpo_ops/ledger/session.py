@@ -376,19 +376,37 @@ class StudySession:
             ],
         )
 
-    def add_checkpoint(self, trial: int, segment_id: str, checkpoint: Checkpoint) -> None:
+    def add_checkpoint(
+        self, trial: int, segment_id: str, checkpoint: Checkpoint, *, is_anew: bool = False
+    ) -> None:
+        """Keeps that a checkpoint is in the store.
+
+        Args:
+            trial: The trial.
+            segment_id: The segment that saved it.
+            checkpoint: The checkpoint.
+            is_anew: Whether it takes the place of an earlier one of the same step: a trial that
+                trains a step again uploads it again. Otherwise the earlier one stays.
+        """
+        values = {"segment_id": segment_id, **checkpoint.to_dict()}
         added = self.connection.execute(
             upsert(schema.checkpoints)
-            .values(
-                study_id=self.record.id,
-                trial=trial,
-                segment_id=segment_id,
-                **checkpoint.to_dict(),
-            )
+            .values(study_id=self.record.id, trial=trial, **values)
             .on_conflict_do_nothing()
         )
         if added.rowcount:
             self.event(EventKind.CHECKPOINT, trial, step=checkpoint.step, bytes=checkpoint.bytes)
+        elif is_anew:
+            table = schema.checkpoints
+            self.connection.execute(
+                update(table)
+                .where(
+                    table.c.study_id == self.record.id,
+                    table.c.trial == trial,
+                    table.c.step == checkpoint.step,
+                )
+                .values(**values)
+            )
 
     def forget_checkpoints(self, keep: Collection[tuple[int, int]]) -> None:
         """Forgets all checkpoints but some (trial, step), by whichever trial they are known."""

@@ -14,13 +14,13 @@ only: the SDK that training code imports knows nothing else.
 """
 
 from hpo_ops.protocol.directory import (
+    AGENT_DIRECTORY_VARIABLE,
     DIRECTORY_VARIABLE,
     MARKER,
     SIDECAR_VARIABLE,
     ReportReader,
     Workspace,
     read_control,
-    write_aside,
 )
 from hpo_ops.protocol.messages import (
     MAX_REASON,
@@ -41,9 +41,19 @@ from hpo_ops.protocol.messages import (
     Provenance,
     Report,
     Result,
+    SavedCheckpoint,
+)
+from hpo_ops.protocol.safe_files import (
+    Folder,
+    UnsafeFileError,
+    open_log,
+    open_regular,
+    read_regular,
+    write_aside,
 )
 
 __all__ = [
+    "AGENT_DIRECTORY_VARIABLE",
     "DIRECTORY_VARIABLE",
     "MARKER",
     "MAX_REASON",
@@ -56,6 +66,7 @@ __all__ = [
     "Checkpoint",
     "Control",
     "CurveForecast",
+    "Folder",
     "ForecastOrder",
     "Message",
     "Metrics",
@@ -66,7 +77,12 @@ __all__ = [
     "Report",
     "ReportReader",
     "Result",
+    "SavedCheckpoint",
+    "UnsafeFileError",
     "Workspace",
+    "open_log",
+    "open_regular",
     "read_control",
+    "read_regular",
     "write_aside",
 ]

@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hpo_ops.protocol.messages import Assignment, Control, ProtocolError, Report
+from hpo_ops.protocol.messages import MAX_STEP, Assignment, Control, ProtocolError, Report
+from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, write_aside
 
 DIRECTORY_VARIABLE = "HPO_DIR"
+AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"
+"""Names the folder that only the agent's own containers of a pod have, for what the training must
+not be able to change."""
 SIDECAR_VARIABLE = "HPO_AGENT_IS_SIDECAR"
 """Set in pods whose agent is a native sidecar: Kubernetes starts it again when it leaves, and
 tells it to go only when the training's container has ended, which therefore waits for it."""
@@ -46,14 +50,43 @@ class Workspace:
         return self.checkpoints / str(step)
 
     def complete_steps(self) -> list[int]:
-        """Steps with a whole checkpoint, in numeric order (10 after 9)."""
-        if not self.checkpoints.is_dir():
+        """Steps with a whole checkpoint, in numeric order (10 after 9).
+
+        Raises:
+            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+        """
+        try:
+            checkpoints = Folder.open(self.checkpoints)
+        except FileNotFoundError:
             return []
-        return sorted(
-            int(folder.name)
-            for folder in self.checkpoints.iterdir()
-            if folder.name.isdecimal() and (folder / MARKER).is_file()
-        )
+        with checkpoints:
+            return sorted(
+                int(name)
+                for name in checkpoints.names()
+                if name.isdecimal()
+                and int(name) <= MAX_STEP
+                and checkpoints.has_file(f"{name}/{MARKER}")
+            )
+
+    def open_checkpoint(self, step: int) -> Folder:
+        """Opens the folder of the checkpoint at a step, without following links.
+
+        Raises:
+            UnsafeFileError: It, or the folder of checkpoints, is a link or no folder.
+            OSError: It cannot be opened.
+        """
+        with Folder.open(self.checkpoints) as checkpoints:
+            return checkpoints.folder(str(step))
+
+    def remove_checkpoint(self, step: int) -> None:
+        """Deletes the checkpoint at a step; nothing is deleted through a link.
+
+        Raises:
+            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+            OSError: It cannot be opened.
+        """
+        with Folder.open(self.checkpoints) as checkpoints:
+            checkpoints.remove_folder(str(step))
 
 
 class ReportReader:
@@ -72,12 +105,16 @@ class ReportReader:
             ProtocolError: A line is not a report, or longer than allowed.
         """
         try:
-            size = self._path.stat().st_size
+            size = self._path.lstat().st_size
         except FileNotFoundError:
             return
         if size <= self._offset:
             return
-        with self._path.open("rb") as stream:
+        try:
+            opened = open_regular(self._path)
+        except UnsafeFileError as error:
+            raise ProtocolError(str(error)) from error
+        with opened as stream:
             stream.seek(self._offset)
             while line := stream.readline(self.MAX_LINE_BYTES + 1):
                 if len(line) > self.MAX_LINE_BYTES:
@@ -89,13 +126,6 @@ class ReportReader:
                 self._offset += len(line)
                 if line.strip():
                     yield Report.from_json(line)
-
-
-def write_aside(path: Path, text: str) -> None:
-    """Writes a file so that a reader never sees half of it."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
 
 
 def read_control(path: Path) -> Control:

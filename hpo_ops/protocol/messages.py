@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
@@ -20,6 +21,7 @@ MAX_METRICS = 1000
 """Metrics of one report."""
 MAX_NAME = 500
 """Characters of a metric's name."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 ParamValue = bool | int | float | str | None
 Metrics = dict[str, float]
@@ -130,6 +132,28 @@ class CurveForecast(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SavedCheckpoint(Message):
+    """A checkpoint that the ledger knows.
+
+    Attributes:
+        step: Its step.
+        path: Its folder in the study's store.
+        digest: The digest of its manifest; None where its agent did not say.
+    """
+
+    step: int
+    path: str
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_step(self.step):
+            raise ProtocolError(f"step is {self.step!r}, but must be a whole number, 0 or more")
+        if not isinstance(self.path, str):
+            raise ProtocolError(f"path is {self.path!r}, but must be text")
+        _check_digest(self.digest)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assignment(Message):
     """What a container is told.
 
@@ -150,6 +174,8 @@ class Assignment(Message):
         forecasts: Which forecasts the agent is to make; the agent's business only.
         checkpoint_store: Address of the study's checkpoints; the agent's business only.
         restore_from: Where in it the checkpoint to go on from is, if it is another trial's.
+        saved: The checkpoints to go on from, newest first, as the ledger knows them; None from a
+            gateway that does not say. The agent's business only.
         deterministic: Every step is seeded anew, and torch is to repeat what it does.
         protocol: Version of the protocol.
     """
@@ -170,12 +196,19 @@ class Assignment(Message):
     forecasts: ForecastOrder | None = None
     checkpoint_store: str | None = None
     restore_from: str | None = None
+    saved: list[SavedCheckpoint] | None = None
     deterministic: bool = False
     protocol: int = VERSION
 
     def __post_init__(self) -> None:
         if isinstance(self.forecasts, dict):  # from JSON
             object.__setattr__(self, "forecasts", ForecastOrder.from_dict(self.forecasts))
+        if self.saved is not None:
+            saved = [
+                item if isinstance(item, SavedCheckpoint) else SavedCheckpoint.from_dict(item)
+                for item in self.saved
+            ]
+            object.__setattr__(self, "saved", saved)
         if self.protocol != VERSION:
             raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
         if not self.metrics:
@@ -308,12 +341,21 @@ class Provenance(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Message):
-    """A whole checkpoint in the store; the agent tells the gateway once its manifest is there."""
+    """A whole checkpoint in the store; the agent tells the gateway once its manifest is there.
+
+    Attributes:
+        step: Its step.
+        uri: Where it is. The gateway knows that by itself and does not go by what an agent says.
+        files: Number of its files.
+        bytes: Size of all of them.
+        digest: SHA-256 of its manifest, in hexadecimal; None from agents that do not say.
+    """
 
     step: int
     uri: str
     files: int
     bytes: int
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         if not _is_step(self.step):
@@ -322,6 +364,13 @@ class Checkpoint(Message):
             raise ProtocolError(
                 f"files is {self.files} and bytes {self.bytes}, but both must be 0 or more"
             )
+        _check_digest(self.digest)
+
+
+def _check_digest(value: object) -> None:
+    if value is None or (isinstance(value, str) and _DIGEST.fullmatch(value)):
+        return
+    raise ProtocolError(f"digest is {value!r:.100}, but must be 64 hexadecimal digits")
 
 
 def _is_step(value: object) -> bool:
@@ -346,6 +395,8 @@ def _are_text(values: Sequence[object]) -> bool:
 
 def _plain(text: str) -> str:
     """A reason as it can be kept: of a bearable length, without NUL or half a surrogate pair."""
+    if not isinstance(text, str):
+        raise ProtocolError(f"text was expected, but {text!r:.100} was found")
     whole = text[:MAX_REASON].encode("utf-8", "replace").decode()
     return whole.replace("\x00", "\ufffd")
 

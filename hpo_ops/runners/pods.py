@@ -19,12 +19,18 @@ from typing import Any
 
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.protocol import DIRECTORY_VARIABLE, SIDECAR_VARIABLE, Assignment
+from hpo_ops.protocol import (
+    AGENT_DIRECTORY_VARIABLE,
+    DIRECTORY_VARIABLE,
+    SIDECAR_VARIABLE,
+    Assignment,
+)
 from hpo_ops.runners.node_terms import join_terms
 from hpo_ops.runners.pod_admission import PodRefusedError, find_refusals
 from hpo_ops.runners.pod_names import (
     AGENT,
     AGENT_TEMPORARY,
+    AGENT_VOLUME,
     GPU,
     MANAGED_BY,
     PACKAGES,
@@ -45,6 +51,8 @@ from hpo_ops.runners.pod_verification import check_built
 Spec = dict[str, Any]
 
 WORKSPACE = "/hpo"
+AGENT_FOLDER = "/hpo-agent"
+"""Only in the agent's containers: what the training must not be able to change."""
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
 AGENT_IMAGE_VARIABLE, TRAINING_IMAGE_VARIABLE = "HPO_AGENT_IMAGE", "HPO_TRAINING_IMAGE"
@@ -238,6 +246,7 @@ def _generated(plan: SegmentPod, shares: int) -> Spec:
             "containers": [_training_container(plan, shares), *([] if native else [agent])],
             "volumes": [
                 {"name": WORKSPACE_VOLUME, "emptyDir": _empty_dir(plan.resources)},
+                {"name": AGENT_VOLUME, "emptyDir": {}},
                 {"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}},
                 {"name": AGENT_TEMPORARY, "emptyDir": {}},
                 *([_training_temporary(plan)] if plan.pod.read_only_root else []),
@@ -313,6 +322,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
     """A container of ours, which alone gets the token and the store's keys."""
     environment = {
         DIRECTORY_VARIABLE: WORKSPACE,
+        AGENT_DIRECTORY_VARIABLE: AGENT_FOLDER,
         "HPO_ASSIGNMENT": plan.assignment.to_json(),
         "HPO_GATEWAY_URL": plan.gateway_url,
         "HPO_STUDY_KEY": plan.key,
@@ -331,6 +341,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         },
         "volumeMounts": [
             {"name": WORKSPACE_VOLUME, "mountPath": WORKSPACE},
+            {"name": AGENT_VOLUME, "mountPath": AGENT_FOLDER},
             {"name": AGENT_TEMPORARY, "mountPath": "/tmp"},  # noqa: S108, the root is read-only
         ],
         # Why it failed then stands in the pod's status.

@@ -14,7 +14,9 @@ from hpo_ops.runners.container_admission import (
     judge_name,
     judge_secret,
 )
-from hpo_ops.runners.pod_names import AGENT_TEMPORARY, TRAINING_TEMPORARY
+from hpo_ops.runners.pod_names import AGENT_TEMPORARY, AGENT_VOLUME, TRAINING_TEMPORARY
+
+_AGENT_AND_TEMPORARY = (AGENT_VOLUME, AGENT_TEMPORARY, TRAINING_TEMPORARY)
 
 
 def judge_volume(path: str, volume: Spec, pod: Pod, policy: PodPolicy) -> Iterator[str]:
@@ -26,7 +28,7 @@ def judge_volume(path: str, volume: Spec, pod: Pod, policy: PodPolicy) -> Iterat
         pod: The study's section ``pod``.
         policy: What the operator allows.
     """
-    if volume["name"] in (*PLATFORM_VOLUMES, AGENT_TEMPORARY, TRAINING_TEMPORARY):
+    if volume["name"] in (*PLATFORM_VOLUMES, *_AGENT_AND_TEMPORARY):
         yield f"{path} is a volume of the platform, which studies may not change"
     for kind, content in volume.items():
         if kind == "name":

@@ -1,6 +1,7 @@
-"""What runs a user's search algorithm, in a process of its own: one JSON line a call.
+"""What runs a user's search algorithm, in a sandbox of its own: one JSON line a call.
 
-Run as a file, it takes its limits from the command line and imports the standard library only.
+Run as a file, it takes the time for a call from the command line and imports the standard library
+only.
 A call is ``{"call": name, ...}``; its answer is ``{"value": ...}``, or ``{"error": ..., "trace":
 ...}`` where the algorithm raised. What the algorithm prints goes to the standard error.
 """
@@ -14,7 +15,6 @@ import json
 import os
 import pickle
 import random
-import resource
 import signal
 import sys
 import traceback
@@ -49,7 +49,10 @@ class Child:
         kind = getattr(importlib.import_module(module), name)
         for method in (SAMPLE, UPDATE):
             if not callable(getattr(kind, method, None)):
-                raise TypeError(f"{name} has no method {method}")
+                raise TypeError(
+                    f"{name} has no method {method} (a kind of Optuna's BaseSampler must be "
+                    "installed, and allowed by the operator: HPO_ALLOWED_CLASSES)"
+                )
         _seed_libraries(given["seed"])
         saved = pickle.loads(base64.b64decode(state)) if state else {}  # noqa: S301  of our making
         if "object" in saved:
@@ -141,11 +144,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is no text, number, flag or null")
 
 
-def _limit(memory_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
     """Answers calls until there are no more.
 
@@ -160,9 +158,8 @@ def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
         signal.alarm(IDLE_SECONDS)
 
 
-def main(memory_bytes: str, call_seconds: str) -> None:
-    """Sets the limits, keeps the answers apart from what is printed, and serves."""
-    _limit(int(memory_bytes))
+def main(call_seconds: str) -> None:
+    """Keeps the answers apart from what is printed, and serves."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     calls = os.fdopen(os.dup(0), "r", encoding="utf-8")

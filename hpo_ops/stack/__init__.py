@@ -9,7 +9,7 @@ from hpo_ops.stack.parts import (
     StackError,
     Update,
 )
-from hpo_ops.stack.stack import Stack
+from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
 
 __all__ = [
     "Part",
@@ -20,4 +20,6 @@ __all__ = [
     "Stack",
     "StackError",
     "Update",
+    "stopping_at_the_end",
+    "supervised",
 ]

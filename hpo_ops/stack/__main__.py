@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import NoReturn
 
-from hpo_ops.stack import Stack, StackError, Update
+from hpo_ops.stack import Stack, StackError, Update, stopping_at_the_end
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,11 +19,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path(".hpo"), help="state (default: .hpo)")
     parser.add_argument("--project", type=Path, help="with dags/ and plugins/ (default: checkout)")
     parser.add_argument("--port", type=int, help="preferred port of the UI (default: 8080)")
+    parser.add_argument(
+        "--foreground",
+        action="store_true",
+        help="up: stay, start again what dies or hangs, and stop everything on Ctrl-C",
+    )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     stack = Stack(options.root, project=options.project, port=options.port)
     try:
-        return {"up": _up, "down": _down, "status": _status}[options.command](stack)
+        if options.command == "up":
+            return _up(stack, foreground=options.foreground)
+        return {"down": _down, "status": _status}[options.command](stack)
     except StackError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -31,9 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _up(stack: Stack) -> int:
+def _up(stack: Stack, *, foreground: bool) -> int:
     stack.start(_say)
     _write(f"Airflow: {stack.url} (user {stack.username}, password {stack.password})")
+    if foreground:
+        _write("supervising; Ctrl-C stops everything")
+        with stopping_at_the_end(stack, _say):
+            stack.supervise(_write, until=threading.Event())
     return 0
 
 

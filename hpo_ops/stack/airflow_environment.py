@@ -13,7 +13,7 @@ from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import USERNAME, Settings
 
-EXECUTOR = "hpo_ops.airflow.executor.RevokingLocalExecutor"
+EXECUTOR = "hpo_ops.airflow.executor.WorkerPipeExecutor"
 # A port on which nothing ever listens. Logs are read from the shared folder.
 _NO_PORT = "1"
 

@@ -33,6 +33,11 @@ class Layout:
         return self.root / "lock"
 
     @property
+    def supervisor_file(self) -> Path:
+        """Names the process that supervises the stack, if any does."""
+        return self.root / "run" / "supervisor.json"
+
+    @property
     def postgres(self) -> Path:
         return self.root / "postgres"
 

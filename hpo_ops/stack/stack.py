@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 import psutil
 
@@ -20,6 +23,7 @@ from hpo_ops.stack.object_store import PORT_OFFSETS, ObjectStore
 from hpo_ops.stack.parts import (
     AIRFLOW_PARTS,
     Part,
+    PartFailedError,
     PartStatus,
     Progress,
     StackError,
@@ -30,6 +34,7 @@ from hpo_ops.stack.postgres import Database
 from hpo_ops.stack.secrets import Secrets
 from hpo_ops.stack.servers import Servers
 from hpo_ops.stack.settings import USERNAME, Settings
+from hpo_ops.stack.supervisor import Supervisor
 
 DEFAULT_PORT = 8080
 DEFAULT_S3_PORT = 8333
@@ -53,6 +58,7 @@ class Stack:
         s3_port: The first of the preferred ports of S3 (8333); 0 means any.
         extra_environment: More variables for Airflow's parts.
         start_seconds: How long a part may take until it is healthy.
+        hang_seconds: How long a part that has been running may be unhealthy until it is replaced.
 
     Example:
         >>> with Stack(Path(".hpo")) as stack:  # doctest: +SKIP
@@ -69,6 +75,7 @@ class Stack:
         s3_port: int | None = None,
         extra_environment: Mapping[str, str] | None = None,
         start_seconds: float = 180.0,
+        hang_seconds: float = 60.0,
     ) -> None:
         self._layout = Layout(Path(root).resolve())
         settings = Settings.read(self._layout)
@@ -89,6 +96,7 @@ class Stack:
             else dict(extra_environment),
         )
         self._start_seconds = start_seconds
+        self._hang_seconds = hang_seconds
 
     @classmethod
     def at(cls, root: Path) -> Stack:
@@ -102,7 +110,11 @@ class Stack:
         return cls(root)
 
     def __enter__(self) -> Stack:
-        self.start()
+        try:
+            self.start()
+        except StackError:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -175,9 +187,10 @@ class Stack:
         )
 
     def start(self, progress: Progress = _silent) -> None:
-        """Starts the parts that are not running, and returns when all are healthy.
+        """Starts parts that do not run, replaces those that hang, and waits until all are healthy.
 
-        When a part fails, or the caller is interrupted, what this call has started is stopped.
+        A part that fails is stopped; the other parts go on. When the caller is interrupted, what
+        this call has started is stopped.
 
         Raises:
             PartFailedError: A part did not become healthy. The message has the end of its log.
@@ -188,9 +201,31 @@ class Stack:
             servers = self._servers()
             try:
                 servers.start(started, progress)
+            except PartFailedError:
+                raise
             except BaseException:
                 servers.stop(started, _silent)
                 raise
+
+    def supervise(self, say: Callable[[str], None], *, until: threading.Event) -> None:
+        """Starts again what dies or hangs, until the event is set or another command takes over.
+
+        Another supervisor of the same stack takes over from this one; so does `stop`. What was
+        supervised goes on running when this call returns.
+
+        Args:
+            say: Told one line about each part that is started again.
+            until: Ends the supervision.
+        """
+        supervisor = Supervisor(
+            self._servers(),
+            say,
+            lock=self._locked,
+            record=self._layout.supervisor_file,
+            start_seconds=self._start_seconds,
+            hang_seconds=self._hang_seconds,
+        )
+        supervisor.run(until)
 
     def stop(self, progress: Progress = _silent) -> None:
         """Stops everything, and makes sure that nothing is left.
@@ -201,6 +236,7 @@ class Stack:
         if not self._layout.secrets_file.is_file():
             return
         with self._locked():
+            self._layout.supervisor_file.unlink(missing_ok=True)
             self._servers().stop(list(Part), progress)
             self._servers().require_nothing_left()
 
@@ -210,13 +246,17 @@ class Stack:
             self._servers().stop([part], progress)
         self.start(progress)
 
+    def find(self, part: Part) -> psutil.Process | None:
+        """Returns a part's main process while it runs."""
+        return self._servers().find(part)
+
     def kill(self, part: Part) -> None:
         """Kills a part's main process with SIGKILL, as a machine short of memory does.
 
         Raises:
             StackError: The part is not running.
         """
-        process = self._servers().find(part)
+        process = self.find(part)
         if process is None:
             raise StackError(f"{part} is not running")
         process.kill()
@@ -246,7 +286,11 @@ class Stack:
 
     def _servers(self) -> Servers:
         return Servers(
-            self._layout, self._settings, self._secrets(), start_seconds=self._start_seconds
+            self._layout,
+            self._settings,
+            self._secrets(),
+            start_seconds=self._start_seconds,
+            hang_seconds=self._hang_seconds,
         )
 
     @contextlib.contextmanager
@@ -276,6 +320,39 @@ class Stack:
         passwords = json.dumps({USERNAME: secrets.admin_password})
         write_private(self._layout.passwords_file, passwords + "\n")
         self._settings.write(self._layout, secrets)
+
+
+@contextlib.contextmanager
+def supervised(stack: Stack, say: Callable[[str], None]) -> Iterator[None]:
+    """Supervises a stack from a thread while the body runs."""
+    is_over = threading.Event()
+    thread = threading.Thread(
+        target=stack.supervise, args=(say,), kwargs={"until": is_over}, daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def stopping_at_the_end(stack: Stack, progress: Progress) -> Iterator[None]:
+    """Stops a stack when the body is interrupted by Ctrl-C or SIGTERM."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        # A second Ctrl-C must not leave half of the parts behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stack.stop(progress)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _checkout() -> Path:

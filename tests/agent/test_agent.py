@@ -21,6 +21,7 @@ from hpo_ops.protocol import (
     Assignment,
     Checkpoint,
     Control,
+    Folder,
     Outcome,
     Report,
     Workspace,
@@ -54,12 +55,13 @@ class Store:
         if is_open:
             self.gate.set()
 
-    def __call__(self, step: int, folder: Path) -> Checkpoint:
+    def __call__(self, step: int, folder: Folder) -> Checkpoint:
         self.started.release()
         self.gate.wait(WAIT_SECONDS)
         if self.errors:
             raise self.errors.pop(0)
-        assert (folder / "model").read_text() == str(step)
+        with folder.file("model") as model:
+            assert model.read() == str(step).encode()
         self.steps.append(step)
         return Checkpoint(step=step, uri=f"memory:///{step}", files=1, bytes=1)
 

@@ -4,10 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
-from hpo_ops.airflow.pod import PodSettings
+from hpo_ops.airflow.pod import PodSettings, TrialPodOperator
 from hpo_ops.client import StudyHandle, Turn, TurnKind
+from hpo_ops.config import Pod
+from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import Assignment
+from tests.runners.test_pods import plan
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
 
@@ -59,3 +63,23 @@ def test_memory_grows_with_each_time_that_it_did_not_suffice() -> None:
     resources = {"memory": "1Gi", "memory_on_oom": ["2Gi", "4Gi"]}
     given = [settings(resources, ooms=ooms).resources.memory for ooms in range(4)]
     assert given == ["1Gi", "2Gi", "4Gi", "4Gi"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "problem"),
+    [
+        ({"namespace": "kube-system"}, "pod.namespace is 'kube-system'"),
+        ({"spec": {"hostNetwork": True}}, "pod.spec.hostNetwork"),
+    ],
+)
+def test_a_pod_that_the_policy_of_now_refuses_is_not_built(
+    monkeypatch: pytest.MonkeyPatch, pod: dict[str, Any], problem: str
+) -> None:
+    """Whatever the ledger has: a policy may be stricter by now than when the study started."""
+    monkeypatch.setattr(TrialPodOperator, "_own_namespace", lambda _: "ml")
+    operator = TrialPodOperator(task_id="trial")
+    lenient = PodPolicy(namespaces=("kube-*",), spec_fields=("hostNetwork",))
+    operator._build({}, plan(pod=Pod(**pod), policy=lenient))
+    with pytest.raises(AirflowFailException) as refused:
+        operator._build({}, plan(pod=Pod(**pod)))
+    assert str(refused.value).startswith(problem)

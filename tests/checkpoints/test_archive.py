@@ -88,6 +88,79 @@ def test_a_small_archive_that_grows_is_refused(
         unpack(bomb, tmp_path / "code")
 
 
+def sparse(kind: str) -> bytes:
+    """An archive with a file of holes: a few bytes that say that they are 64 MiB."""
+    size = 64 << 20
+    packed = io.BytesIO()
+    if kind == "gnu":
+        item = tarfile.TarInfo("holes")
+        item.type = tarfile.GNUTYPE_SPARSE
+        header = bytearray(item.tobuf(tarfile.GNU_FORMAT))
+        header[386:410] = b"%011o\0%011o\0" % (size, 0)  # the one piece: at its end, empty
+        header[483:495] = b"%011o\0" % size
+        header[148:156] = b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header)
+        packed.write(bytes(header) + bytes(2 * 512))
+    else:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
+            item = tarfile.TarInfo("holes")
+            item.pax_headers = {
+                "GNU.sparse.size": str(size),
+                "GNU.sparse.numblocks": "1",
+                "GNU.sparse.map": f"{size},0",
+            }
+            made.addfile(item)
+    return gzip.compress(packed.getvalue())
+
+
+@pytest.mark.parametrize("kind", ["gnu", "pax"])
+def test_a_file_of_holes_is_refused_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(archive, "MAX_UNPACKED", 1 << 20)
+    bomb = sparse(kind)
+    assert len(bomb) < 400
+    with pytest.raises(BadCodeError, match="'holes' in the archive is a sparse file"):
+        unpack(bomb, tmp_path / "code")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["/".join(["a"] * 70), "a" * 2000, "\udcff.py"], ids=["deep", "long", "no UTF-8"]
+)
+def test_a_name_that_would_make_trouble_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadCodeError, match="in the archive"):
+        unpack(pack({name: "x"}, with_folders=False), tmp_path / "code")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_many_folders_for_few_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MAX_FILES", 20)
+    files = {"/".join([str(number), *"abcdefgh", "x"]): "" for number in range(10)}
+    with pytest.raises(BadCodeError, match="more than 20 folders"):
+        unpack(pack(files, with_folders=False), tmp_path / "code")
+
+
+def test_a_header_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
+        item = tarfile.TarInfo("a.py")
+        item.pax_headers = {"comment": "x" * (1 << 20)}
+        made.addfile(item)
+    with pytest.raises(BadCodeError, match="has a header of 10"):
+        unpack(gzip.compress(packed.getvalue()), tmp_path / "code")
+
+
+def test_headers_that_never_end_are_refused(tmp_path: Path) -> None:
+    item = tarfile.TarInfo("././@LongLink")
+    item.type, item.size = tarfile.GNUTYPE_LONGNAME, 1
+    chain = (item.tobuf(tarfile.GNU_FORMAT) + b"x" + bytes(511)) * 5000
+    with pytest.raises(BadCodeError, match="is no tar file"):
+        unpack(gzip.compress(chain), tmp_path / "code")
+
+
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_FILES", 3)
     with pytest.raises(BadCodeError, match="more than 3 files"):

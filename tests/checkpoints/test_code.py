@@ -85,10 +85,11 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path, kind: str) -> None:
             item.type, item.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(item, io.BytesIO(b""))
     store = open_store("memory:///")
-    obstore.put(store, "code/bad.tar.gz", packed.getvalue())
-    with pytest.raises(BadCodeError, match="in the code archive"):
-        fetch_code(store, "code/bad.tar.gz", tmp_path / "there")
-    assert not (tmp_path / "x").exists()
+    name = f"code/{'0' * 32}.tar.gz"
+    obstore.put(store, name, packed.getvalue())
+    with pytest.raises(BadCodeError, match="in the archive"):
+        fetch_code(store, name, tmp_path / "there")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_without_files_is_no_code(tmp_path: Path) -> None:
@@ -132,3 +133,20 @@ def test_a_copy_of_code_is_what_would_be_packed(code: Path, tmp_path: Path) -> N
     copy_code(code, tmp_path / "there")
     assert not (tmp_path / "there" / ".git").exists()
     assert hash_code(tmp_path / "there") == hash_code(code)
+
+
+def test_a_link_that_leaves_the_folder_is_not_packed(code: Path, tmp_path: Path) -> None:
+    """Who may write to the folder may not read what the worker can."""
+    (tmp_path / "airflow.cfg").write_text("fernet_key = hunter2")
+    (code / "config.py").symlink_to(tmp_path / "airflow.cfg")
+    with pytest.raises(BadCodeError, match=r"config\.py is a link that leaves the folder"):
+        pack_code(code)
+
+
+def test_links_inside_of_the_folder_are_packed_as_what_they_lead_to(code: Path) -> None:
+    """A ConfigMap is mounted like this, and a folder of code may be a link itself."""
+    (code / "..data").symlink_to("lib")
+    (code / "model.py").symlink_to("..data/model.py")
+    (code.parent / "current").symlink_to(code)
+    assert "model.py" in names(pack_code(code.parent / "current"))
+    assert hash_code(code.parent / "current") == hash_code(code)

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from hpo_ops.checkpoints.folder import BadCheckpointError, files_of
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile, check_path
-from hpo_ops.protocol import MARKER
+from hpo_ops.protocol import MARKER, Folder
+
+
+def listed(path: Path) -> list[str]:
+    with Folder.open(path) as folder:
+        return files_of(folder)
 
 
 def test_files_are_listed_without_the_marker(tmp_path: Path) -> None:
@@ -17,7 +22,7 @@ def test_files_are_listed_without_the_marker(tmp_path: Path) -> None:
     for name in ("b/x", "a", MARKER):
         (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("a")
-    assert files_of(tmp_path) == ["a", "b/x", "link"]
+    assert listed(tmp_path) == ["a", "b/x", "link"]
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside"])
@@ -27,7 +32,7 @@ def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path, target: str) -
     folder.mkdir()
     (folder / "link").symlink_to(target)
     with pytest.raises(BadCheckpointError, match="checkpoint 3: link is a link that leaves"):
-        files_of(folder)
+        listed(folder)
 
 
 def test_a_linked_folder_a_dead_link_and_a_pipe_are_refused(tmp_path: Path) -> None:
@@ -41,13 +46,13 @@ def test_a_linked_folder_a_dead_link_and_a_pipe_are_refused(tmp_path: Path) -> N
         else:
             os.mkfifo(folder / "loop")
         with pytest.raises(BadCheckpointError, match="loop is not a regular file"):
-            files_of(folder)
+            listed(folder)
 
 
 def test_the_name_of_the_manifest_is_reserved(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").touch()
     with pytest.raises(BadCheckpointError, match=r"manifest\.json is a reserved name"):
-        files_of(tmp_path)
+        listed(tmp_path)
 
 
 @given(st.lists(st.sampled_from(["a", "b.pt", "..", ".", "", "c d"]), min_size=1, max_size=5))

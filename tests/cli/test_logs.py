@@ -153,3 +153,20 @@ def test_a_container_is_read_from_the_store(tmp_path: Path) -> None:
 def test_a_local_study_has_no_containers() -> None:
     with pytest.raises(CommandError, match="are no pods"):
         shown(FakeSession(FakeAirflow()), container=LogContainer.AGENT)
+
+
+@pytest.mark.parametrize(
+    ("printed", "seen"),
+    [
+        ("\x1b]0;owned\x07done", "\\x1b]0;owneddone"),  # the title of the window
+        ("\x1b[2J\x1b[Hall is well", "\\x1b[2J\\x1b[Hall is well"),  # clears the screen
+        ("\x1b]52;c;cm0gLXJm\x1b\\\\", "\\x1b]52;c;cm0gLXJm\\x1b\\\\"),  # the clipboard
+        ("\x9b31mred \u202egnp.exe", "\\x9b31mred \\u202egnp.exe"),
+        ("\x1b[31mred\x1b[0m and 5%\r10%", "red and 5%10%"),  # what honest trainings print
+        ("\x1b\x1b[0m[2J", "\\x1b[2J"),
+    ],
+)
+def test_a_log_cannot_command_the_terminal(printed: str, seen: str) -> None:
+    airflow = FakeAirflow()
+    airflow.logs = {(0, 1): [line(1, printed)]}
+    assert shown(FakeSession(airflow), is_followed=False) == f"[trial 2] {seen}\n"

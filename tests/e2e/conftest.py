@@ -36,9 +36,8 @@ def dags(place: Path) -> Path:
 def stack(place: Path, dags: Path) -> Iterator[Stack]:
     """All parts, on free ports; afterwards nothing may be left running."""
     made = Stack(place / ".hpo", dags=dags, port=0, s3_port=0, extra_environment=QUIET)
-    made.start()
-    yield made
-    made.stop()
+    with made:
+        yield made
     assert made.processes() == []
 
 

@@ -86,7 +86,7 @@ def test_a_study_lives_its_whole_life_over_http(
     best = ann.best(study.id)
     assert best is not None
     assert best.value == max(trial.value for trial in trials if trial.value is not None)
-    assert best.checkpoint_uri == f"s3://x/{best.trial}/{best.step}"
+    assert best.checkpoint_uri == f"/{study.key}/trials/{best.trial}/{best.step}"
     assert (best.trial, best.step) in ann.kept_checkpoints(study.id)
     seen = optuna.load_study(study_name=study.key, storage=database).trials
     assert [trial.params for trial in seen] == [trial.params for trial in trials]

@@ -50,7 +50,7 @@ def test_the_best_trial_is_trained_on_all_data_up_to_its_best_step(
     assert best is not None
     assert (best.trial, best.is_retrained, best.checkpoint_fold) == (0, True, None)
     assert best.value == pytest.approx(0.73)  # the score stays that of the folds
-    assert best.checkpoint_uri == "s3://x/4/3"
+    assert best.checkpoint_uri == f"/{record.key}/trials/4/3"
     assert (4, 3) in reading.kept_checkpoints(studies.ledger, record)
     studies.end(study_id, {})
     told_trials = seen_by_optuna(studies, study_id, database)

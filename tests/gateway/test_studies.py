@@ -99,7 +99,7 @@ def test_the_best_trial_names_its_best_checkpoint(studies: Studies) -> None:
     values = [summary.value for summary in reading.trial_summaries(studies.ledger, record)]
     assert best.value == max(value for value in values if value is not None)
     assert best.checkpoint_step == best.step
-    assert best.checkpoint_uri == f"s3://x/{best.trial}/{best.step}"
+    assert best.checkpoint_uri == f"/{record.key}/trials/{best.trial}/{best.step}"
 
 
 def test_sampling_a_round_again_asks_for_no_new_trials(studies: Studies) -> None:

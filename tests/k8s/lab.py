@@ -254,6 +254,8 @@ def pod_lab(cluster: Cluster, namespace: str) -> Iterator[PodLab]:
 def _run_stack(
     cluster: Cluster, namespace: str, folder: Path, kubeconfig: Path
 ) -> Iterator[PodLab]:
+    policy = folder / "pod_policy.yaml"
+    policy.write_text("root: true\n", encoding="utf-8")
     connection = {
         "conn_type": "kubernetes",
         "extra": {"kube_config_path": str(kubeconfig), "namespace": namespace},
@@ -262,6 +264,7 @@ def _run_stack(
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
         "HPO_AGENT_IMAGE": cluster.images.python,
         "HPO_POD_HOST": cluster.host or "",
+        "HPO_POD_POLICY": str(policy),
         **QUIET,
     }
     stack = Stack(

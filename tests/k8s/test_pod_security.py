@@ -16,6 +16,8 @@ from tests.k8s.stories import Story, each
 
 GENERIC = "hpo_pod_study"
 ONE = {"flow": "rolling", "trials": 1, "parallelism": 1, "scheduler": WHOLE}
+WRITABLE = ["/tmp", "/hpo"]  # noqa: S108, of a container
+VARIABLES = "$(HPO_TOKEN) $(AWS_SECRET_ACCESS_KEY)"
 NETWORK = Path(__file__).resolve().parents[2] / "k8s_pod_templates" / "network"
 
 LOOKS_AROUND = '''
@@ -50,6 +52,7 @@ found = {
     "commands": [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline")],
     "home": os.access(Path.home(), os.W_OK),
     "parameter": trial.params["name"],
+    "writable": [path for path in ("/", "/tmp", "/hpo", "/usr") if os.access(path, os.W_OK)],
 }
 print("FOUND " + json.dumps(found), flush=True)
 for step in trial.steps():
@@ -57,29 +60,49 @@ for step in trial.steps():
 '''
 
 
-def a_training_sees_no_token_no_keys_and_no_process_of_the_agent(lab: PodLab) -> None:
+def look_around(lab: PodLab, name: str, **pod: Any) -> tuple[dict[str, Any], V1Pod]:
+    """What a training finds in its pod, and the pod as Kubernetes tells it."""
     code = lab.training_with("looks_around.py", LOOKS_AROUND)
     # Kubernetes puts variables of a container in the place of their names.
-    space = {"name": {"choices": ["$(HPO_TOKEN) $(AWS_SECRET_ACCESS_KEY)"]}}
-    name = lab.add_pod_study(
-        "k8s_around", **ONE, command="python looks_around.py", code=str(code), space=space
-    )
+    space = {"name": {"choices": [VARIABLES]}}
+    command = {"command": "python looks_around.py", "code": str(code)}
+    lab.add_pod_study(name, **ONE, **command, space=space, pod=pod)
     with Watch(lab, name) as watch:
         study = lab.ended(name, lab.trigger(name))
     assert study.counts["completed"] == 1
     (line,) = (it for it in lab.training_log(study).splitlines() if it.startswith("FOUND "))
-    found = json.loads(line.removeprefix("FOUND "))
+    (seen,) = watch.seen.values()
+    return json.loads(line.removeprefix("FOUND ")), seen
+
+
+def a_training_sees_no_token_no_keys_and_no_process_of_the_agent(lab: PodLab) -> None:
+    found, pod = look_around(lab, "k8s_around")
     assert found["ids"][:2] == [1000, 1000]
+    assert found["writable"] == WRITABLE
+    assert_has_no_rights(found)
+    assert_hardened(pod)
+
+
+def a_training_is_root_only_where_the_operator_allows_it(lab: PodLab) -> None:
+    """The lab's policy does: for images that need it."""
+    found, pod = look_around(lab, "k8s_root", run_as_user=0, read_only_root=True)
+    assert found["ids"][:2] == [0, 0]
+    assert found["writable"] == WRITABLE  # the root filesystem is read-only
+    assert_has_no_rights(found)
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        if container.name in ("restore", "agent"):
+            assert container.security_context.run_as_user == 1000
+
+
+def assert_has_no_rights(found: dict[str, Any]) -> None:
     assert found["capabilities"] == ["0" * 16] * 3
     assert found["no_new_privileges"] == "1"
     assert found["seccomp"] == "2"  # a filter
     assert found["tokens"] == []
     assert not [it for it in found["variables"] if it == "HPO_TOKEN" or it.startswith("AWS_")]
     assert not [it for it in found["commands"] if "hpo_ops.agent" in it]
-    assert found["parameter"] == "$(HPO_TOKEN) $(AWS_SECRET_ACCESS_KEY)"
+    assert found["parameter"] == VARIABLES
     assert found["home"]
-    (pod,) = watch.seen.values()
-    assert_hardened(pod)
 
 
 def assert_hardened(pod: V1Pod) -> None:
@@ -140,6 +163,7 @@ HOSTILE: dict[str, Any] = {
 
 @each(
     [
+        a_training_is_root_only_where_the_operator_allows_it,
         a_training_sees_no_token_no_keys_and_no_process_of_the_agent,
         a_study_with_a_hostile_pod_is_refused_before_there_is_a_pod,
     ]

@@ -228,6 +228,17 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
         },
         "pod.spec.volumes[agent-tmp] is a volume of the platform",
     ),
+    "the agent's own directory": (
+        sidecar(volumeMounts=[{"name": "hpo-agent", "mountPath": "/x"}]),
+        "pod.spec.containers[mine].volumeMounts[hpo-agent]",
+    ),
+    "the agent's own directory as a volume of the same name": (
+        {
+            "volumes": [{"name": "hpo-agent", "emptyDir": {}}],
+            **training(volumeMounts=[{"name": "hpo-agent", "mountPath": "/x"}]),
+        },
+        "pod.spec.volumes[hpo-agent] is a volume of the platform",
+    ),
     "endless nesting": ({"affinity": nested(500)}, "pod.spec is nested more than"),
     "the directory of the protocol": (
         training(env=[{"name": "HPO_DIR", "value": "/x"}]),

@@ -10,7 +10,7 @@ from hpo_ops.runners.pod_admission import PodRefusedError
 from hpo_ops.runners.pod_verification import check_built
 from hpo_ops.runners.pods import build_pod
 from tests.runners.test_pod_admission import SEGMENT_SECRET, sidecar, training
-from tests.runners.test_pods import plan
+from tests.runners.test_pods import build, plan
 
 
 def test_what_the_template_selects_stays() -> None:
@@ -76,3 +76,11 @@ def test_a_built_pod_whose_platform_part_has_changed_is_refused(change: dict[str
     check_built(platform, platform, PodPolicy())
     with pytest.raises(PodRefusedError):
         check_built(platform, {**platform, "spec": {**spec, **change}}, PodPolicy())
+
+
+def test_no_volume_of_the_platforms_is_had_by_declaring_it_once_more() -> None:
+    for volume in build()["spec"]["volumes"]:
+        mount = {"name": volume["name"], "mountPath": "/x"}
+        for container in (training(volumeMounts=[mount]), sidecar(volumeMounts=[mount])):
+            with pytest.raises(PodRefusedError):
+                build(pod=Pod(spec={"volumes": [volume], **container}))

@@ -234,7 +234,9 @@ def test_the_study_has_the_last_word_where_the_policy_lets_it() -> None:
     assert base["image"] == "team/model:1"
     assert variables(base)["OMP_NUM_THREADS"] == "2"
     assert variables(base)["HPO_DIR"] == "/hpo"
-    assert {"hpo", "dshm", "agent-tmp", "data"} == {item["name"] for item in spec["volumes"]}
+    assert {"hpo", "hpo-agent", "dshm", "agent-tmp", "data"} == {
+        item["name"] for item in spec["volumes"]
+    }
 
 
 def test_what_is_generated_goes_over_the_template() -> None:

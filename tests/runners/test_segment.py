@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.checkpoints import Checkpoints, open_store
-from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Outcome, Report
+from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Folder, Outcome, Report
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 from tests.gateways import FakeGateway
 
@@ -123,7 +123,7 @@ def test_a_store_that_hangs_does_not_hold_up_a_training(
 ) -> None:
     gate = threading.Event()
 
-    def hang(_trial: int, step: int, _folder: Path) -> Checkpoint:
+    def hang(_trial: int, step: int, _folder: Folder) -> Checkpoint:
         gate.wait(30)
         return Checkpoint(step=step, uri="", files=0, bytes=0)
 

@@ -1,5 +1,8 @@
 import json
 import re
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +66,30 @@ def test_the_object_store_starts_with_its_security_settings() -> None:
 
     assert command[:3] == ["python", "-m", "hpo_ops.stack.serve_object_store"]
     assert "-webdav=true" not in command
+
+
+@pytest.mark.parametrize("command", ["{python} {script} .env", "{python} {script} > .env"])
+def test_secrets_are_written_for_their_owner_only(tmp_path: Path, command: str) -> None:
+    filled = command.format(python=sys.executable, script=PROJECT / "docker" / "make_env.py")
+    done = subprocess.run(["/bin/sh", "-c", f"umask 022; {filled}"], cwd=tmp_path, check=False)
+
+    made = tmp_path / ".env"
+    assert done.returncode == 0
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    written = dict(line.split("=", 1) for line in made.read_text().splitlines())
+    example = (PROJECT / ".env.example").read_text()
+    assert set(written) == set(re.findall(r"^([A-Z0-9_]+)=", example, flags=re.MULTILINE))
+    assert all(written.values())
+
+
+def test_secrets_in_use_are_not_replaced(tmp_path: Path) -> None:
+    made = tmp_path / ".env"
+    made.write_text("KEY=kept\n")
+    script = str(PROJECT / "docker" / "make_env.py")
+    done = subprocess.run(
+        [sys.executable, script, str(made)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "is there already" in done.stderr
+    assert made.read_text() == "KEY=kept\n"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -34,10 +34,9 @@ def stack() -> Iterator[Stack]:
     (folder / "dags").mkdir()
     # A path that is too long for a unix socket.
     root = folder / ("long-" * 20) / ".hpo"
-    made = Stack(root, dags=folder / "dags", port=0, s3_port=0)
-    made.start()
-    yield made
-    made.stop()
+    made = Stack(root, dags=folder / "dags", port=0, s3_port=0, hang_seconds=5)
+    with made:
+        yield made
     assert made.processes() == []
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -142,6 +141,34 @@ def test_a_killed_part_is_started_again_and_the_others_are_left_alone(
     assert stack.is_healthy()
 
 
+def test_parts_that_hang_are_replaced_and_the_others_are_left_alone(stack: Stack) -> None:
+    hung = {Part.SCHEDULER, Part.S3}
+    before, updates = pids(stack), list[Update]()
+    for part in hung:
+        psutil.Process(before[part]).suspend()
+
+    stack.start(updates.append)
+
+    after = pids(stack)
+    assert {part for part in Part if after[part] != before[part]} == hung
+    replaced = {update.part for update in updates if update.phase is Phase.REPLACING}
+    assert replaced == hung
+    assert stack.is_healthy()
+
+
+def test_a_database_that_hangs_is_replaced(stack: Stack) -> None:
+    before = pids(stack)
+    main = psutil.Process(before[Part.POSTGRES])
+    for process in [main, *main.children()]:
+        process.suspend()
+
+    stack.start()
+
+    assert pids(stack)[Part.POSTGRES] not in (None, before[Part.POSTGRES])
+    assert pids(stack)[Part.S3] == before[Part.S3]
+    assert stack.is_healthy()
+
+
 def test_a_killed_database_is_started_again_with_what_it_took_along(stack: Stack) -> None:
     before = pids(stack)
     stack.kill(Part.POSTGRES)
@@ -184,20 +211,77 @@ def test_stop_leaves_no_process_and_the_next_start_keeps_everything(stack: Stack
     assert bytes(again.object_store.store().get("kept").bytes()) == b"here"
 
 
-def test_a_failed_start_names_the_part_and_stops_what_it_started(tmp_path: Path) -> None:
+class Foreground:
+    """`hpo up --foreground` on a stack, as a process."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "hpo_ops.stack", "up", "--foreground", "--root", stack.root],
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.wait_for("supervising")
+
+    def wait_for(self, words: str) -> None:
+        assert self.process.stdout is not None
+        while words not in self.process.stdout.readline():
+            assert self.process.poll() is None
+
+
+def wait_until(question: Callable[[], bool], seconds: float = 120.0) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < give_up_at, "waited in vain"
+        time.sleep(0.2)
+
+
+def test_the_supervisor_starts_again_what_dies_or_hangs_until_it_is_interrupted(
+    stack: Stack,
+) -> None:
+    before = pids(stack)
+    first = Foreground(stack)
+    stack.kill(Part.TRIGGERER)
+    psutil.Process(before[Part.DAG_PROCESSOR]).suspend()
+    first.wait_for("triggerer: ended by itself")
+    first.wait_for("dag-processor: ended by itself")
+    wait_until(stack.is_healthy)
+    after = pids(stack)
+    changed = {part for part in Part if after[part] != before[part]}
+    assert changed == {Part.TRIGGERER, Part.DAG_PROCESSOR}
+
+    # Without its supervisor the stack goes on; the next one takes over.
+    first.process.kill()
+    first.process.wait()
+    assert pids(stack) == after
+    second = Foreground(stack)
+    assert pids(stack) == after
+
+    os.killpg(second.process.pid, signal.SIGINT)
+    assert second.process.wait(180) == 0
+    assert stack.processes() == []
+
+
+def test_a_failed_start_names_the_part_and_leaves_the_others_alone(tmp_path: Path) -> None:
     broken = Stack(
         tmp_path / ".hpo",
         port=0,
         s3_port=0,
-        extra_environment={"AIRFLOW__CORE__EXECUTOR": "no.such.Executor"},
+        extra_environment={"AIRFLOW__TRIGGERER__CAPACITY": "none"},
     )
 
-    with pytest.raises(PartFailedError) as failure:
-        broken.start()
+    try:
+        with pytest.raises(PartFailedError) as failure:
+            broken.start()
 
-    assert failure.value.part in Part
-    assert str(failure.value.log) in str(failure.value)
-    assert len(str(failure.value).splitlines()) > 3
+        assert failure.value.part is Part.TRIGGERER
+        assert str(failure.value.log) in str(failure.value)
+        assert len(str(failure.value).splitlines()) > 3
+        healthy = {status.part for status in broken.status() if status.is_healthy}
+        assert healthy == set(Part) - {Part.TRIGGERER}
+        assert pids(broken)[Part.TRIGGERER] is None
+    finally:
+        broken.stop()
     assert broken.processes() == []
 
 

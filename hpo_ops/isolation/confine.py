@@ -1,0 +1,226 @@
+"""Guards one process that runs users' code, and takes every right away from it that it can.
+
+Run as a script with one argument, a JSON object; standard library only. The guard stays between
+the platform and the users' code:
+
+    platform ── guard (this script) ── users' code, confined
+
+It is the subreaper of all that the users' code starts, so nothing can leave it by becoming a
+daemon. When the users' code ends, or the platform closes its end of the lifeline (also by being
+killed), the guard kills every process below itself and ends.
+
+The users' code gets: another user and group where the platform is root, no capabilities, limits
+on memory, processes and files, a session of its own, no descriptors but its three pipes, and a
+Landlock ruleset where the kernel has Landlock (Linux 5.13): it then reads only what is listed,
+writes only in its own folder, and can neither look into nor signal processes outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+CANNOT_START = 126
+KILL_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_CHILD_SUBREAPER = 36
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_RULESET_VERSION = 1
+_PATH_BENEATH = 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | 1 << 14 | 1 << 15
+_RIGHTS_BY_VERSION = (0, 13, 14, 15, 15, 16)
+"""How many kinds of access each version of Landlock knows, from version 0."""
+_SCOPES = 0b11
+"""Abstract Unix sockets and signals, from version 6 on."""
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+# Extends the import path by folders that the interpreter does not find itself, as `site` would.
+_WITH_SITES = (
+    "import json, runpy, site, sys; argv = sys.argv; "
+    "[site.addsitedir(folder) for folder in json.loads(argv[1])]; "
+    "sys.argv = argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def main(text: str) -> None:
+    """Starts the users' code and guards it to its end; ends as it has ended."""
+    order: dict[str, Any] = json.loads(text)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become_users_code(order, guard)
+    for descriptor in range(3):  # the pipes belong to the users' code alone
+        os.close(descriptor)
+    select.select([os.pidfd_open(child), order["lifeline"]], [], [])
+    _, status = _kill_and_reap(child)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _kill_and_reap(child: int) -> tuple[int, int]:
+    """Kills all processes below this one; returns how the first of them ended."""
+    found = (child, signal.SIGKILL)
+    until = time.monotonic() + KILL_SECONDS
+    while time.monotonic() < until:
+        for pid in _children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            ended = os.waitpid(-1, 0)
+        except ChildProcessError:
+            break  # nothing is left, and nothing can come back
+        if ended[0] == child:
+            found = ended
+    return found
+
+
+def _children() -> list[int]:
+    """The processes whose parent is this one; orphans of its children are among them."""
+    found: list[int] = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                stat = Path("/proc", entry.name, "stat").read_text(errors="replace")
+                if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
+                    found.append(int(entry.name))
+    return found
+
+
+def _become_users_code(order: Mapping[str, Any], guard: int) -> NoReturn:
+    try:
+        os.setsid()
+        os.close(order["lifeline"])
+        handed = {
+            folder: os.open(folder, os.O_PATH)
+            for folder in order["handed_over"]
+            if os.path.isdir(folder)  # noqa: PTH112  strings throughout
+        }
+        rules = _make_ruleset(order["readable"], order["writable"])
+        _set_limits(order["limits"])
+        for capability in range(64):  # root keeps none of them over the next execve
+            _libc.prctl(_PR_CAPBSET_DROP, capability)
+        if order["uid"] is not None:
+            os.setgroups([])
+            os.setresgid(order["gid"], order["gid"], order["gid"])
+            os.setresuid(order["uid"], order["uid"], order["uid"])
+        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+        if rules is not None:
+            _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
+            os.close(rules)
+        # After the change of user, which would clear it.
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guard:
+            os._exit(CANNOT_START)
+        os.umask(0o077)
+        os.chdir(order["folder"])
+        _execute(order, handed)
+    except BaseException as error:  # noqa: BLE001  a forked process must not go on in its parent's
+        os.write(2, f"the sandbox cannot start: {error}\n".encode())
+        os._exit(CANNOT_START)
+
+
+def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
+    """Becomes the interpreter of the users' code.
+
+    An interpreter in a private folder, such as root's home, cannot be reached by another user. Its
+    folder is then named by a descriptor that was opened before.
+    """
+    environment = dict(order["environment"])
+    places = {}
+    for folder, descriptor in handed.items():
+        os.set_inheritable(descriptor, True)
+        # Not /proc/self: what the users' code starts has other descriptors.
+        places[folder] = f"/proc/{os.getpid()}/fd/{descriptor}"
+    if path := environment.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = ":".join(_placed(item, places) for item in path.split(":"))
+    script: list[str] = list(order["script"])
+    python: str = order["python"]
+    needed = (order["home"], script[0], *order["sites"])
+    is_reachable = os.access(python, os.X_OK) and all(os.access(p, os.R_OK) for p in needed)
+    if not handed or is_reachable:
+        os.execve(python, [python, "-P", *script], environment)  # noqa: S606  our own script
+    home = places[order["home"]]
+    inner = os.path.relpath(os.path.realpath(python), order["home"])
+    python = f"{home}/{inner}"
+    environment["PYTHONHOME"] = home
+    library = [f"{home}/lib", *filter(None, [environment.get("LD_LIBRARY_PATH")])]
+    environment["LD_LIBRARY_PATH"] = ":".join(library)
+    sites = json.dumps([_placed(folder, places) for folder in order["sites"]])
+    script = [_placed(script[0], places), *script[1:]]
+    words = [python, "-P", "-c", _WITH_SITES, sites, *script]
+    os.execve(python, words, environment)  # noqa: S606
+
+
+def _placed(path: str, places: Mapping[str, str]) -> str:
+    """A path by the descriptor of the folder that it lies in, where it cannot be reached."""
+    if os.access(path, os.R_OK):
+        return path
+    for folder, place in places.items():
+        if path == folder or path.startswith(f"{folder}/"):
+            return place + path[len(folder) :]
+    return path
+
+
+def _set_limits(limits: Mapping[str, int]) -> None:
+    for name, value in {"CORE": 0, **limits}.items():
+        kind: int = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (allowed, allowed))
+
+
+def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | None:
+    """A Landlock ruleset as a descriptor; None where the kernel has no Landlock."""
+    version: int = _libc.syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION)
+    if version < 1:
+        return None
+    every = (1 << _RIGHTS_BY_VERSION[min(version, len(_RIGHTS_BY_VERSION) - 1)]) - 1
+    attributes = struct.pack("=QQQ", every, 0, _SCOPES if version >= 6 else 0)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    rules: int = _libc.syscall(_CREATE_RULESET, attributes, size, 0)
+    _check(rules, "Landlock's ruleset")
+    reading = _EXECUTE | _READ_FILE | _READ_DIR
+    for path in readable:
+        _allow(rules, path, reading)
+    for path in writable:
+        _allow(rules, path, every)
+    for name in _DEVICES:
+        _allow(rules, f"/dev/{name}", every)
+    return rules
+
+
+def _allow(rules: int, path: str, access: int) -> None:
+    """Allows access below a path; one that does not exist needs no rule."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):  # noqa: PTH112  strings throughout
+        access &= _FOR_FILES
+    rule = struct.pack("=Qi", access, descriptor)
+    _check(_libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0), f"Landlock's rule of {path}")
+    os.close(descriptor)
+
+
+def _check(answer: int, what: str) -> None:
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

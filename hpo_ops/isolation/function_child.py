@@ -1,0 +1,47 @@
+"""Calls one function of a user's, in a sandbox: a line of JSON in, a line of JSON out.
+
+The request is ``{"target": "module:function", "folder": ..., "argument": ...}``; the answer is
+``{"value": ...}``, or ``{"error": ..., "trace": ..., "is_loaded": ...}`` where something was
+raised. What the function prints goes to the standard error. Standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Loads the function, calls it, and says what it returned: a text, a flag or nothing."""
+    is_loaded = False
+    try:
+        if request["folder"] is not None:
+            sys.path.insert(0, request["folder"])
+        module, _, name = request["target"].partition(":")
+        function = getattr(importlib.import_module(module), name)
+        is_loaded = True
+        value = function(request["argument"])
+        return {"value": value if isinstance(value, str) else bool(value)}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the platform raises it
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if frame.filename != __file__][-5:]
+        trace = "".join(traceback.format_list(theirs))
+        return {"error": text, "trace": trace, "is_loaded": is_loaded}
+
+
+def main() -> None:
+    """Keeps the answer apart from what is printed, and answers one request."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.readline())
+    answers.write(json.dumps(answer(request)) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""A process for users' code: no credentials, another user where possible, nothing outlives it.
+
+The platform writes a line of JSON to the process and reads a line of JSON back; nothing that the
+process says is ever unpickled or imported. `confine` has what is taken away from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpo_ops.isolation.code_copy import copy_code
+
+GUARD = Path(__file__).with_name("confine.py")
+PACKAGE = Path(__file__).parent.parent
+MAX_ANSWER_BYTES = 32 * 2**20
+KEPT_OUTPUT_BYTES = 64_000
+CLOSE_SECONDS = 10.0
+UID_VARIABLE = "HPO_SANDBOX_UID"
+DEFAULT_UID = 65430
+"""User and group of users' code where the platform is root: a number that owns nothing."""
+READ_VARIABLE = "HPO_SANDBOX_READ"
+WRITE_VARIABLE = "HPO_SANDBOX_WRITE"
+ENVIRONMENT_VARIABLE = "HPO_SANDBOX_ENV"
+PASSED_ON = frozenset(
+    {
+        # By these a stack finds what it has started, and ends it.
+        "HPO_STACK_ID",
+        "HPO_STACK_PART",
+        "LANG",
+        "LC_ALL",
+        "LD_LIBRARY_PATH",
+        "NO_PROXY",
+        "PATH",
+        "PYTHONPATH",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "TZ",
+        "VIRTUAL_ENV",
+        "no_proxy",
+    }
+)
+"""Variables that users' code may have; what is not named here may be a secret."""
+_SYSTEM = (
+    *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/proc", "/sys"),
+    *("/etc/ca-certificates", "/etc/crypto-policies", "/etc/gai.conf", "/etc/group"),
+    *("/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"),
+    *("/etc/nsswitch.conf", "/etc/passwd", "/etc/pki", "/etc/protocols", "/etc/resolv.conf"),
+    *("/etc/services", "/etc/ssl", "/etc/timezone", "/run/systemd/resolve"),
+)
+"""What any program reads; nothing that belongs to the platform."""
+
+
+class SandboxError(ValueError):
+    """Users' code cannot be started as the settings want it."""
+
+
+class SandboxEndedError(RuntimeError):
+    """The process has ended without an answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What users' code may use.
+
+    Attributes:
+        memory_bytes: Address space of each process.
+        processes: Processes and threads of the sandbox's user; only where that is another user.
+        file_bytes: Size of a file.
+    """
+
+    memory_bytes: int = 8 * 2**30
+    processes: int = 1024
+    file_bytes: int = 2**30
+
+
+class Sandbox:
+    """A running process with users' code.
+
+    Args:
+        script: Our script that loads the users' code; standard library only.
+        arguments: Its arguments; nothing secret, since every user of the machine sees them.
+        code: The users' folder of code, readable in the process; its working directory.
+        limits: What it may use.
+        environment: The platform's variables, of which harmless ones are passed on.
+
+    Raises:
+        SandboxError: A setting is wrong, or the code cannot be given to the sandbox's user.
+    """
+
+    def __init__(
+        self,
+        script: Path,
+        arguments: Sequence[str] = (),
+        *,
+        code: Path | None,
+        limits: Limits | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        uid = sandbox_uid(environment)
+        self._given_code = code
+        self._output = b""
+        self._folder = Path(tempfile.mkdtemp(prefix="hpo-sandbox-"))
+        try:
+            self.code = self._lay_out(code, uid)
+            order = self._order(script, arguments, limits or Limits(), environment, uid)
+            self._lifeline = -1
+            self._process = self._start(order)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id; when the guard is killed, the users' code is too."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can be asked."""
+        if self._process.returncode is not None:
+            return False
+        # Looks without reaping: until then nobody else can have the number of its group.
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    @property
+    def output(self) -> str:
+        """The last of what the users' code has printed."""
+        return self.named(self._output.decode(errors="replace"))
+
+    def named(self, text: str) -> str:
+        """A text in which paths of a copy of the code are those of the users' own folder."""
+        return text.replace(str(self.code), str(self._given_code)) if self.code else text
+
+    def ask(self, request: object, *, seconds: float) -> object:
+        """Writes a request as a line of JSON and returns the answer.
+
+        Raises:
+            TimeoutError: There was no answer in time.
+            SandboxEndedError: The process has ended, or its answer is no JSON or too long.
+        """
+        line = json.dumps(request).encode() + b"\n"
+        try:
+            answer: object = json.loads(self._exchange(line, time.monotonic() + seconds))
+        except TimeoutError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:
+            raise SandboxEndedError(f"no answer that can be used: {error}") from error
+        return answer
+
+    def close(self) -> None:
+        """Ends the users' code and all that it has started, and removes its folder."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            try:
+                self._process.wait(CLOSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lay_out(self, code: Path | None, uid: int | None) -> Path | None:
+        """Makes the folder that the users' code may write to; copies code for another user."""
+        home = self._folder / "home"
+        home.mkdir(mode=0o700)
+        if uid is None:
+            return code
+        self._folder.chmod(0o711)
+        os.chown(home, uid, uid)
+        if code is None:
+            return None
+        copied = self._folder / "code"
+        try:
+            copy_code(code, copied)
+        except OSError as error:
+            raise SandboxError(f"the code folder {code} cannot be copied: {error}") from error
+        return copied
+
+    def _order(
+        self,
+        script: Path,
+        arguments: Sequence[str],
+        limits: Limits,
+        environment: Mapping[str, str],
+        uid: int | None,
+    ) -> dict[str, object]:
+        """What `confine` is told, as JSON."""
+        home = str(self._folder / "home")
+        sites = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        own = [sys.base_prefix, sys.prefix, str(PACKAGE), *sites]
+        variables = {"HOME": home, "TMPDIR": home, **_harmless(environment)}
+        modules = _paths(variables, "PYTHONPATH")
+        extra = modules + _paths(variables, "LD_LIBRARY_PATH")
+        code = [str(self.code)] if self.code else []
+        memory, files = limits.memory_bytes, limits.file_bytes
+        return {
+            "uid": uid,
+            "gid": uid,
+            "folder": str(self.code or home),
+            "python": sys.executable,
+            "home": sys.base_prefix,
+            "sites": sites,
+            "handed_over": [] if uid is None else sorted({*own, *modules}),
+            "script": [str(script), *arguments],
+            "environment": variables,
+            "readable": [*_SYSTEM, *own, *extra, *code, *_paths(environment, READ_VARIABLE)],
+            "writable": [home, *_paths(environment, WRITE_VARIABLE)],
+            "limits": {"AS": memory, "FSIZE": files}
+            | ({} if uid is None else {"NPROC": limits.processes}),
+        }
+
+    def _start(self, order: Mapping[str, object]) -> subprocess.Popen[bytes]:
+        theirs, ours = os.pipe()
+        try:
+            process = subprocess.Popen(  # noqa: S603  our own file
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(GUARD),
+                    json.dumps({**order, "lifeline": theirs}),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                env={},
+                pass_fds=[theirs],
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._lifeline = ours
+        return process
+
+    def _exchange(self, line: bytes, until: float) -> bytes:
+        """Writes a line and reads one, and what is printed meanwhile."""
+        calls, answers, printed = self._process.stdin, self._process.stdout, self._process.stderr
+        if calls is None or answers is None or printed is None:
+            raise EOFError
+        answer = b""
+        while not answer.endswith(b"\n"):
+            left = until - time.monotonic()
+            readable, writable, _ = select.select(
+                [answers, printed], [calls] if line else [], [], max(left, 0)
+            )
+            if not readable and not writable:
+                raise TimeoutError
+            if writable:
+                line = line[os.write(calls.fileno(), line[: select.PIPE_BUF]) :]
+            if printed in readable:
+                self._output += os.read(printed.fileno(), 2**16)
+                self._output = self._output[-KEPT_OUTPUT_BYTES:]
+            if answers in readable:
+                part = os.read(answers.fileno(), 2**20)
+                answer += part
+                if not part or len(answer) > MAX_ANSWER_BYTES:
+                    raise OSError("the process has ended" if not part else "it is too long")
+        return answer
+
+
+def sandbox_uid(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The user that users' code becomes; None where it stays the platform's own user.
+
+    Raises:
+        SandboxError: The setting is no number.
+    """
+    if os.geteuid() != 0:
+        return None  # only root can become another user
+    text = environment.get(UID_VARIABLE, "") or str(DEFAULT_UID)
+    if not text.isdigit() or int(text) >= 2**32 - 1:
+        raise SandboxError(f"{UID_VARIABLE} is {text!r}, but must be the number of a user")
+    return int(text) or None
+
+
+def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
+    listed = environment.get(ENVIRONMENT_VARIABLE, "").split(",")
+    names = PASSED_ON | {name.strip() for name in listed}
+    kept = {name: value for name, value in environment.items() if name in names}
+    # The order of a set must not differ between a process that ended and the one after it.
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+
+
+def _paths(environment: Mapping[str, str], name: str) -> list[str]:
+    return [path for path in environment.get(name, "").split(os.pathsep) if path]

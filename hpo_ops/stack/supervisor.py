@@ -1,0 +1,195 @@
+"""Watches over the parts of a stack, and starts again what dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from hpo_ops.stack.parts import AIRFLOW_PARTS, Part, StackError
+from hpo_ops.stack.processes import ProcessRecord, find_stopped
+
+POLL_SECONDS = 2.0
+CALM_SECONDS = 60.0
+"""A part that has been healthy for so long is started again without delay when it dies."""
+LONGEST_DELAY_SECONDS = 30.0
+STOPPED_SECONDS = 10.0
+"""How long a process may be stopped by a signal until it is killed."""
+
+
+class WatchedParts(Protocol):
+    """What a supervisor asks of the servers of a stack."""
+
+    def find(self, part: Part) -> psutil.Process | None: ...
+
+    def healthy(self, parts: Iterable[Part]) -> set[Part]: ...
+
+    def processes(self) -> list[psutil.Process]: ...
+
+    def launch(self, part: Part) -> None: ...
+
+    def end(self, part: Part) -> None: ...
+
+
+@dataclass
+class Watch:
+    """What is remembered about one part, and when it must be started again.
+
+    Times are those of a monotonic clock. The n-th restart in a row waits 2^(n-2) seconds after
+    the one before, at most `LONGEST_DELAY_SECONDS`.
+
+    Attributes:
+        start_seconds: How long a part may take from its launch until it is healthy.
+        hang_seconds: How long a part that was healthy may be unhealthy.
+    """
+
+    start_seconds: float
+    hang_seconds: float
+    was_healthy: bool = True
+    healthy_since: float | None = None
+    unhealthy_since: float | None = None
+    restarts: int = 0
+    not_before: float = 0.0
+
+    def judge(
+        self, *, is_running: bool, is_healthy: bool, is_known: bool, now: float
+    ) -> str | None:
+        """Returns why the part must be started again now; None if it need not be.
+
+        Args:
+            is_running: Whether its main process is alive.
+            is_healthy: Whether it does its work.
+            is_known: Whether its health can be known; otherwise only its death counts.
+            now: The time.
+        """
+        if is_healthy:
+            self._be_healthy(now)
+            return None
+        self.healthy_since = None
+        if not is_running:
+            why = "ended by itself"
+        elif not is_known:
+            self.unhealthy_since = None
+            return None
+        else:
+            self.unhealthy_since = now if self.unhealthy_since is None else self.unhealthy_since
+            patience = self.hang_seconds if self.was_healthy else self.start_seconds
+            if now - self.unhealthy_since < patience:
+                return None
+            why = f"not healthy for {patience:.0f} s"
+        return None if now < self.not_before else why
+
+    def _be_healthy(self, now: float) -> None:
+        self.was_healthy, self.unhealthy_since = True, None
+        self.healthy_since = now if self.healthy_since is None else self.healthy_since
+        if now - self.healthy_since >= CALM_SECONDS:
+            self.restarts = 0
+
+    def restarted(self, now: float) -> None:
+        """Notes that the part was started again."""
+        self.not_before = now + min(LONGEST_DELAY_SECONDS, 2.0**self.restarts)
+        self.restarts += 1
+        self.was_healthy, self.unhealthy_since = False, None
+
+
+class Supervisor:
+    """Supervises one stack, from one process at a time.
+
+    Args:
+        servers: The servers of the stack.
+        say: Told one line about each part that is started again.
+        lock: Keeps other commands from starting or stopping the same stack meanwhile.
+        record: The file that names the process that supervises. Once it names another or is gone,
+            this supervisor leaves.
+        start_seconds: How long a part may take until it is healthy.
+        hang_seconds: How long a part may be unhealthy until it is replaced.
+    """
+
+    def __init__(
+        self,
+        servers: WatchedParts,
+        say: Callable[[str], None],
+        *,
+        lock: Callable[[], AbstractContextManager[None]],
+        record: Path,
+        start_seconds: float,
+        hang_seconds: float,
+    ) -> None:
+        self._servers = servers
+        self._say = say
+        self._lock = lock
+        self._record = record
+        self._me = ProcessRecord.of(psutil.Process(os.getpid()))
+        self._watches = {part: Watch(start_seconds, hang_seconds) for part in Part}
+        self._stopped_since: dict[psutil.Process, float] = {}
+
+    def run(self, until: threading.Event) -> None:
+        """Looks after the parts until the event is set or another command takes over."""
+        with self._lock():
+            self._me.write(self._record)
+        while not until.wait(POLL_SECONDS):
+            self._kill_stopped()
+            healthy = self._servers.healthy(Part)
+            for part in Part:
+                self._look_after(part, healthy)
+            if not self._is_in_charge():
+                self._say("another command has taken over; no longer supervising")
+                return
+        with self._lock():
+            if self._is_in_charge():
+                self._record.unlink(missing_ok=True)
+
+    def _is_in_charge(self) -> bool:
+        return ProcessRecord.read(self._record) == self._me
+
+    def _look_after(self, part: Part, healthy: set[Part]) -> None:
+        if part in AIRFLOW_PARTS and Part.POSTGRES not in healthy:
+            return  # nothing that is started now would stay
+        watch, main = self._watches[part], self._servers.find(part)
+        is_told_by_another = part in AIRFLOW_PARTS and part is not Part.API_SERVER
+        why = watch.judge(
+            is_running=main is not None,
+            is_healthy=part in healthy,
+            is_known=not is_told_by_another or Part.API_SERVER in healthy,
+            now=time.monotonic(),
+        )
+        if why is not None:
+            self._start_again(part, main, why)
+
+    def _start_again(self, part: Part, main: psutil.Process | None, why: str) -> None:
+        watch = self._watches[part]
+        with self._lock():
+            # `make up` may have done so while this process waited for the lock.
+            if not self._is_in_charge() or self._servers.find(part) != main:
+                return
+            again = f" (restart {watch.restarts + 1} in a row)" if watch.restarts else ""
+            self._say(f"{part}: {why}; starting it again{again}")
+            try:
+                self._servers.end(part)
+                self._servers.launch(part)
+            except StackError as error:
+                self._say(str(error))
+            finally:
+                watch.restarted(time.monotonic())
+
+    def _kill_stopped(self) -> None:
+        """Kills processes that a signal has stopped for too long: they may hold locks."""
+        now = time.monotonic()
+        stopped = find_stopped(self._servers.processes())
+        self._stopped_since = {
+            process: self._stopped_since.get(process, now) for process in stopped
+        }
+        for process, since in self._stopped_since.items():
+            if now - since >= STOPPED_SECONDS:
+                with contextlib.suppress(psutil.Error):
+                    name = process.name()
+                    process.kill()
+                    self._say(f"process {process.pid} ({name}) was stopped: killed")
