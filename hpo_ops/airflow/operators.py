@@ -115,6 +115,7 @@ class PrepareOperator(BaseOperator):
             config=config.to_dict(),
             dag_id=self.dag_id,
             run_id=context["run_id"],
+            owner=triggering_user(context),
             capacity=capacity_of(config),
             origin=self._origin(config),
             archive=archive,
@@ -203,6 +204,15 @@ class PrepareOperator(BaseOperator):
         check_pods(config, source=source)
         checkpoints = config.checkpoints.model_copy(update={"store": store})
         return config.model_copy(update={"checkpoints": checkpoints})
+
+
+def triggering_user(context: Context) -> str | None:
+    """The person who triggered the DAG run; None for a schedule and the like.
+
+    Airflow hands the name on to runs that a task of the run triggers, such as repeats.
+    """
+    run = context["dag_run"]
+    return run.triggering_user_name or None if run else None
 
 
 class Numbers(PlainXComArg):

@@ -46,6 +46,10 @@ class AirflowUser:
     def may_start(self, dag_id: str) -> bool:
         return self._may("POST", dag_id)
 
+    def may_operate(self) -> bool:
+        """Who may change Airflow's connections holds the gateway's own credentials."""
+        return get_auth_manager().is_authorized_connection(method="PUT", user=self.user)
+
     def _may(self, method: Literal["GET", "POST", "PUT"], dag_id: str) -> bool:
         return get_auth_manager().is_authorized_dag(
             method=method,

@@ -169,7 +169,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
     def _delete_ended(self, study: StudyHandle, number: int) -> None:
         """Deletes the pods of this trial that a try before this one did not live to delete."""
-        labels = trial_labels(study.name, study.run_id, number)
+        labels = trial_labels(study.name, study.run_id, number, key=study.key)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = self.client.list_namespaced_pod(
             self._namespace_of(study), label_selector=selector

@@ -141,7 +141,7 @@ def run(
     console = err if as_json or is_quiet else out
     ended_well = follow(session, console, dag_id=target.dag_id, run_id=run_id, name=target.name)
     try:
-        progress = session.gateway.find(target.name, run_id)
+        progress = session.gateway.find(target.name, run_id, dag_id=target.dag_id)
     except LookupError:
         why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
         raise CommandError(f"{target.name} was not started: {why or page}") from None

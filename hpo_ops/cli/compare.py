@@ -145,7 +145,7 @@ def _run(
     found = []
     for target, run_id in started:
         try:
-            study = session.gateway.find(target.name, run_id)
+            study = session.gateway.find(target.name, run_id, dag_id=target.dag_id)
         except LookupError:
             why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
             raise CommandError(f"{target.name} of {source} was not started: {why}") from None

@@ -23,7 +23,7 @@ def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name
         last = ""
         while True:
             state = session.airflow.run_state(dag_id, run_id)
-            progress = _progress(session, name, run_id)
+            progress = _progress(session, name, dag_id, run_id)
             line = progress_line(progress) if progress else f"{name}  {state}"
             if console.is_terminal:
                 live.update(_picture(line, progress))
@@ -35,9 +35,9 @@ def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name
             time.sleep(POLL_SECONDS)
 
 
-def _progress(session: Session, name: str, run_id: str) -> Progress | None:
+def _progress(session: Session, name: str, dag_id: str, run_id: str) -> Progress | None:
     try:
-        return session.gateway.find(name, run_id)
+        return session.gateway.find(name, run_id, dag_id=dag_id)
     except LookupError:
         return None  # prepare has not run yet
 

@@ -75,7 +75,7 @@ def reproduce(
     err.print(f"Trains trial {trial} of {progress.key} once more: {page}", soft_wrap=True)
     follow(session, err, dag_id=dag_id, run_id=new_run, name=again["name"])
     try:
-        made = session.gateway.find(again["name"], new_run)
+        made = session.gateway.find(again["name"], new_run, dag_id=dag_id)
         after = session.gateway.trial(made.id, 0)
     except LookupError:
         why = session.airflow.failure_of(dag_id, new_run, "prepare")

@@ -227,9 +227,16 @@ class GatewayClient:
         return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
 
     def turn(
-        self, dag_id: str, run_id: str, trial: int, *, key: str, wait: float | None = None
+        self,
+        dag_id: str,
+        run_id: str,
+        trial: int,
+        *,
+        key: str,
+        wait: float | None = None,
+        task_group: str | None = None,
     ) -> Turn:
-        where = {"dag_id": dag_id, "run_id": run_id}
+        where = {"dag_id": dag_id, "run_id": run_id, "task_group": task_group}
         return Turn.from_dict(
             self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
         )
@@ -266,8 +273,10 @@ class GatewayClient:
     def studies(self, limit: int = 20) -> list[Progress]:
         return [Progress.from_dict(item) for item in self.request("GET", "/studies", limit=limit)]
 
-    def find(self, name: str, run_id: str | None = None) -> Progress:
-        return Progress.from_dict(self.request("GET", f"/names/{name}", run_id=run_id))
+    def find(self, name: str, run_id: str | None = None, *, dag_id: str | None = None) -> Progress:
+        """The newest study of a name that the caller may see, of a DAG or a DAG run if given."""
+        where = {"run_id": run_id, "dag_id": dag_id}
+        return Progress.from_dict(self.request("GET", f"/names/{name}", **where))
 
     def progress(self, study_id: int) -> Progress:
         return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))

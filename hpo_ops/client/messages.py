@@ -15,6 +15,8 @@ class StudyRequest(Message):
     """A study that a DAG run starts.
 
     Attributes:
+        task_group: The task group that is the study; empty where the whole DAG is one study.
+        owner: The person who triggered the DAG run; None where nobody did, as for a schedule.
         capacity: What the nodes of its pool have, where someone could look.
         origin: What its trials are made from, as far as is known before they start.
         archive: Name of its packed code in the store, where its trials are pods.
@@ -26,6 +28,8 @@ class StudyRequest(Message):
     config: dict[str, Any]
     dag_id: str
     run_id: str
+    task_group: str = ""
+    owner: str | None = None
     capacity: float | None = None
     origin: Provenance = field(default_factory=Provenance)
     archive: str | None = None
@@ -282,6 +286,7 @@ class Progress(Message):
     """How a study stands.
 
     Attributes:
+        owner: The person who triggered its DAG run, where a person did.
         runner: Where its trials run.
         store: Where its checkpoints are, and the logs of its pods.
         served: Trials that the score cache has served, whole or in part.
@@ -303,6 +308,7 @@ class Progress(Message):
     mapped_trials: int
     counts: dict[str, int]
     seconds: float
+    owner: str | None = None
     runner: str = "local"
     store: str = ""
     best: Best | None = None

@@ -59,6 +59,10 @@ GENERIC_CEILING = 64
 """Highest parallelism of a study that a generic DAG runs."""
 
 
+DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250)]
+"""A DAG's id; ``*`` stands for all DAGs."""
+
+
 class Flow(StrEnum):
     """The two shapes of a study's DAG."""
 
@@ -144,6 +148,8 @@ class StudyConfig(Model):
     data: Data = Data()
     cache: bool = True
     """Whether a trial that was trained before is served from the score cache."""
+    share: tuple[DagName, ...] = ()
+    """DAGs to share scores and trials with, if their studies name this one's DAG; * for all."""
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS), NotAFlag] = 1
     """How often the study is run, each time with another seed: an experiment."""
     reproducible: bool = False

@@ -1,4 +1,4 @@
-"""Who may do what: tasks with a token of their DAG run, agents of one segment, people."""
+"""Who may do what: tasks with a service token, agents with a token of one segment, people."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi import HTTPException, Request, status
 
 from hpo_ops.client.signing import KeyRing, TokenKind
 from hpo_ops.gateway.tokens import BadTokenError, Claims, read_token
+from hpo_ops.ledger.identity import is_generic
 
 PLATFORM_DAG = "hpo_reconcile"
 """The platform's own DAG: its tasks repair all studies, and who may act on it sets the pools."""
@@ -35,9 +36,36 @@ class User(Protocol):
         """Whether they may start runs of a DAG."""
         ...
 
+    def may_operate(self) -> bool:
+        """Whether they run the platform, and so may act on what other people own."""
+        ...
+
 
 Login = Callable[[Request], Awaitable[User]]
 """Finds the person behind a request, or raises HTTPException 401 or 403."""
+
+
+class Owned(Protocol):
+    """What of a study, or of anything that belongs to one, decides who may do what with it."""
+
+    @property
+    def dag_id(self) -> str:
+        """Its DAG."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """Its DAG run."""
+        ...
+
+    @property
+    def owner(self) -> str | None:
+        """The person who triggered that run; None where nobody did, as for a schedule."""
+        ...
+
+
+Right = Callable[[Owned], bool]
+"""Whether a caller may do something with a study, or with what belongs to one."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +87,21 @@ class Caller:
         return self.segment is None and self.user is None
 
     @property
-    def is_bound(self) -> bool:
-        """Whether a task's token names the one DAG run that it is good for."""
-        return self.claims is not None and self.claims.kind is TokenKind.TASK
+    def dag_run(self) -> tuple[str, str] | None:
+        """DAG id and run id to which a task's token is limited; None for one that acts on all."""
+        claims = self.claims
+        if claims is None or claims.kind is not TokenKind.TASK or claims.dag_id == PLATFORM_DAG:
+            return None
+        return claims.dag_id, claims.run_id
 
-    def is_of_run(self, dag_id: str, run_id: str) -> bool:
-        """Whether this is a task of a DAG run, or one that acts on all runs."""
-        if not self.is_bound or self.claims is None:
-            return self.is_task
-        return (self.claims.dag_id, self.claims.run_id) == (dag_id, run_id)
+    @property
+    def is_platform(self) -> bool:
+        """Whether it is a task of the platform itself, which acts on all studies."""
+        return self.is_task and self.dag_run is None
 
-    def require_run(self, dag_id: str, run_id: str) -> None:
-        """Refuses a task of another DAG run than the one given."""
-        if not self.is_of_run(dag_id, run_id):
-            raise _forbidden("this token is for the studies of another DAG run")
+    @property
+    def name(self) -> str:
+        return self.user.name if self.user else self.segment or "a task"
 
     def require_task(self) -> None:
         if not self.is_task:
@@ -82,37 +111,67 @@ class Caller:
         if not self.is_task and self.segment != segment:
             raise _forbidden(f"this token is not for segment {segment}")
 
-    @property
-    def name(self) -> str:
-        return self.user.name if self.user else self.segment or "a task"
-
-    def _is_task_for(self, dag_id: str) -> bool:
-        if self.claims is not None and self.claims.kind is TokenKind.TASK:
-            return self.claims.dag_id in (dag_id, PLATFORM_DAG)
-        return self.is_task
-
-    def may_read(self, dag_id: str) -> bool:
-        return self._is_task_for(dag_id) or (self.user is not None and self.user.may_read(dag_id))
-
     def require_person(self) -> None:
         if self.segment is not None:
             raise _forbidden("the token of a segment is for that segment alone")
 
-    def require_read(self, dag_id: str) -> None:
-        if not self.may_read(dag_id):
-            raise _forbidden(f"no right to see {dag_id}")
+    # -- studies -----------------------------------------------------------------------------
 
-    def may_edit(self, dag_id: str) -> bool:
-        return self._is_task_for(dag_id) or (self.user is not None and self.user.may_edit(dag_id))
+    def may_read(self, study: Owned) -> bool:
+        """Whether the caller may see a study: as Airflow shows the DAG with all of its runs."""
+        if self.is_task:
+            return self._is_of_run(study)
+        return self.user is not None and self.user.may_read(study.dag_id)
 
-    def require_edit(self, dag_id: str) -> None:
-        if not self.may_edit(dag_id):
+    def may_edit(self, study: Owned) -> bool:
+        """Whether the caller may act on a study.
+
+        A generic DAG has studies of many people: there a study is for its owner, who needs no more
+        than the right to trigger the DAG, and for who runs the platform. One that nobody triggered
+        is for everyone with the right on the DAG.
+        """
+        if self.is_task:
+            return self._is_of_run(study)
+        user, dag_id = self.user, study.dag_id
+        if user is None:
+            return False
+        if not is_generic(dag_id):
+            return user.may_edit(dag_id)
+        if study.owner == user.name:
+            return user.may_start(dag_id) or user.may_edit(dag_id)
+        return user.may_edit(dag_id) and (study.owner is None or user.may_operate())
+
+    def require_edit(self, study: Owned) -> None:
+        """Refuses a caller who may see a study and may not act on it."""
+        if self.may_edit(study):
+            return
+        if self.user is not None and self.user.may_edit(study.dag_id):
+            raise _forbidden(
+                f"this study of {study.dag_id} belongs to {study.owner}: only they, "
+                "and who may change Airflow's connections, may change it"
+            )
+        raise _forbidden(f"no right to change {study.dag_id}")
+
+    def require_run(self, dag_id: str, run_id: str) -> None:
+        """Refuses a task that speaks for another DAG run than its token is for."""
+        if self.dag_run is not None and self.dag_run != (dag_id, run_id):
+            raise _forbidden(f"this token is not for the run {run_id} of {dag_id}")
+
+    def _is_of_run(self, study: Owned) -> bool:
+        return self.dag_run is None or self.dag_run == (study.dag_id, study.run_id)
+
+    def may_operate(self) -> bool:
+        """Whether the caller acts for the platform as a whole."""
+        return self.is_platform or (self.user is not None and self.user.may_operate())
+
+    # -- DAGs --------------------------------------------------------------------------------
+
+    def require_edit_dag(self, dag_id: str) -> None:
+        if not self.is_platform and (self.user is None or not self.user.may_edit(dag_id)):
             raise _forbidden(f"no right to change {dag_id}")
 
     def require_start(self, dag_id: str) -> None:
-        if not self._is_task_for(dag_id) and (
-            self.user is None or not self.user.may_start(dag_id)
-        ):
+        if not self.is_platform and (self.user is None or not self.user.may_start(dag_id)):
             raise _forbidden(f"no right to start runs of {dag_id}")
 
 

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tuple_
 
 from hpo_ops.client import Served
+from hpo_ops.config import StudyConfig
 from hpo_ops.core import Action
 from hpo_ops.core.sameness import cache_key, canonical_params, seed_of_params
 from hpo_ops.gateway import rules
 from hpo_ops.gateway.saved_checkpoints import store_prefix
-from hpo_ops.ledger import StudyRecord, StudySession, study_key
+from hpo_ops.ledger import StudyRecord, StudySession
 from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
+from hpo_ops.ledger.sharing import shares_with
 from hpo_ops.protocol import Checkpoint, Outcome, ParamValue, Report, Result
 
 if TYPE_CHECKING:
@@ -61,10 +63,26 @@ def identity(
         "env": config.env,
         "deterministic": config.deterministic,
         "data": here if config.data.version is None else {"version": config.data.version},
+        **_pod_parts(config),
     }
     part = "" if config.folds is None else f"{'all' if fold is None else fold}/{config.fold_count}"
     key = cache_key(made_of=made_of, params=same, seed=seed, fold=part)
     return {"seed": seed, "cache_key": key}
+
+
+def _pod_parts(config: StudyConfig) -> dict[str, Any]:
+    """What of a pod decides what is trained: volumes, variables, packages that are installed.
+
+    Only what differs from the defaults, so that scores from before they counted are still found.
+    """
+    if config.runner != "kubernetes":
+        return {}
+    parts: dict[str, Any] = {}
+    if pod := config.pod.model_dump(mode="json", exclude_defaults=True):
+        parts["pod"] = pod
+    if not config.install:
+        parts["install"] = False
+    return parts
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,8 @@ def held_up(session: StudySession, numbers: Sequence[int]) -> set[int]:
     mine = trials.alias()
     is_training = exists().where(
         trials.c.cache_key == mine.c.cache_key,
+        studies.c.id == trials.c.study_id,
+        shares_with(session.record),
         _is_another(mine.c.study_id, mine.c.number),
         *_is_trained(),
     )
@@ -191,13 +211,13 @@ def _sources(session: StudySession, row: Row[Any]) -> Iterator[Source]:
             trials.c.study_id,
             trials.c.number,
             trials.c.step,
-            studies.c.name,
-            studies.c.run_id,
+            studies.c.key,
             is_whole.label("is_whole"),
         )
         .join(studies, studies.c.id == trials.c.study_id)
         .where(
             trials.c.cache_key == row.cache_key,
+            shares_with(session.record),
             _is_another(session.record.id, row.number),
             or_(trials.c.step > row.step, is_whole),
             trials.c.step > 0,
@@ -212,22 +232,22 @@ def _sources(session: StudySession, row: Row[Any]) -> Iterator[Source]:
         .limit(MOST_SOURCES)
     )
     for item in found:
-        key = study_key(item.name, item.run_id)
-        yield Source(item.study_id, key, item.number, item.step, item.is_whole)
+        yield Source(item.study_id, item.key, item.number, item.step, item.is_whole)
 
 
 def _trained_now(session: StudySession, row: Row[Any]) -> str | None:
     found = session.connection.execute(
-        select(trials.c.number, studies.c.name, studies.c.run_id)
+        select(trials.c.number, studies.c.key)
         .join(studies, studies.c.id == trials.c.study_id)
         .where(
             trials.c.cache_key == row.cache_key,
+            shares_with(session.record),
             _is_another(session.record.id, row.number),
             exists().where(*_is_trained()),
         )
         .limit(1)
     ).one_or_none()
-    return found and f"trial {found.number} of {study_key(found.name, found.run_id)}"
+    return found and f"trial {found.number} of {found.key}"
 
 
 def _saved(session: StudySession, source: Source, at_most: int | None) -> dict[int, Checkpoint]:

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, OperationalError
 from starlette.responses import Response
 
-from hpo_ops.gateway.jobs import ConflictError
+from hpo_ops.gateway.conflict import ConflictError
 from hpo_ops.gateway.segments import SegmentOverError
 
 logger = logging.getLogger(__name__)

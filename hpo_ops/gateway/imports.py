@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter
-from sqlalchemy import Connection, func
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import Connection, func, select
 
 from hpo_ops.client.imports import Imported, ImportRequest, PastTrial, left_out_lines
 from hpo_ops.config import StudyConfig, StudyError, parse_study
@@ -18,8 +18,9 @@ from hpo_ops.core import TrialState
 from hpo_ops.core.configuration import fit
 from hpo_ops.gateway.routes import Known, Service
 from hpo_ops.gateway.studies import Studies
-from hpo_ops.ledger import StudyState
-from hpo_ops.ledger.schema import reports, studies, trials
+from hpo_ops.ledger import StudyIdentity, StudyState
+from hpo_ops.ledger.ledger import enter_row
+from hpo_ops.ledger.schema import reports, trials
 from hpo_ops.protocol import Provenance
 from hpo_ops.samplers.imports import KnownTrial, add_trials
 from hpo_ops.samplers.warm import MAX_TAKEN
@@ -35,15 +36,17 @@ def take_in(request: ImportRequest, caller: Known, service: Service) -> Imported
     if not isinstance(name, str):
         raise StudyError("import", [f"name is {shown(name)}, but must be the name of a study"])
     # Before the study is looked at: whoever has no right to it learns nothing about it.
-    caller.require_edit(name)
+    caller.require_edit_dag(name)
     study = parse_study(request.config, source="import", is_entered=True)
     study.create_scheduler()
     study.create_allocator()
-    return import_trials(service, study, request)
+    return import_trials(service, study, request, owner=caller.user.name if caller.user else None)
 
 
-def import_trials(service: Studies, study: StudyConfig, request: ImportRequest) -> Imported:
-    """Enters what fits of some trials as an ended study. Safe to repeat.
+def import_trials(
+    service: Studies, study: StudyConfig, request: ImportRequest, *, owner: str | None = None
+) -> Imported:
+    """Enters what fits of some trials as an ended study of the DAG of its name. Safe to repeat.
 
     Raises:
         StudyError: None of them fits; says why.
@@ -58,9 +61,11 @@ def import_trials(service: Studies, study: StudyConfig, request: ImportRequest) 
     config = study.model_copy(
         update={"trials": len(known), "max_trials": None, "enqueue": (), "warm_start": None}
     )
+    identity = StudyIdentity(study.name, run_id)
+    ownership = {"owner": owner, "share": [*study.share, *service.share]}
     with service.ledger.engine.begin() as connection:
-        _enter(connection, config, run_id, request.source, known)
-    record = service.ledger.find(study.name, run_id)
+        _enter(connection, config, identity, request.source, known, ownership)
+    record = service.ledger.find_run(identity)
     with service.ledger.asking(record.id):
         add_trials(service.proposals.search(record), request.source, known)
     return Imported(study=study.name, run_id=run_id, taken=len(known), left_out=left_out)
@@ -95,35 +100,34 @@ def choose(
 def _enter(
     connection: Connection,
     study: StudyConfig,
-    run_id: str,
+    identity: StudyIdentity,
     source: str,
     known: Sequence[KnownTrial],
+    ownership: Mapping[str, Any],
 ) -> None:
-    row = connection.execute(
-        upsert(studies)
-        .values(
-            name=study.name,
-            run_id=run_id,
-            dag_id=study.name,
-            config=study.to_dict(),
-            pool=study.pool,
-            origin=Provenance().to_dict(),
-            state=StudyState.ENDED.value,
-            reason=f"{len(known)} trials imported from {source}",
-            ended_at=func.now(),
-        )
-        .on_conflict_do_nothing()
-        .returning(studies.c.id, studies.c.ended_at)
-    ).one_or_none()
-    if row is None:
+    values = {
+        "name": study.name,
+        "run_id": identity.run_id,
+        "dag_id": identity.dag_id,
+        "config": study.to_dict(),
+        "pool": study.pool,
+        "origin": Provenance().to_dict(),
+        "state": StudyState.ENDED.value,
+        "reason": f"{len(known)} trials imported from {source}",
+        "ended_at": func.now(),
+        **ownership,
+    }
+    study_id = enter_row(connection, identity, values)
+    if study_id is None:
         return  # it is there already
+    ended_at = connection.execute(select(func.now())).scalar_one()
     names = [metric.name for metric in study.objectives]
     seen = [(trial, trial.curve or [(1, trial.values[0])]) for trial in known]
     connection.execute(
         trials.insert(),
         [
             {
-                "study_id": row.id,
+                "study_id": study_id,
                 "number": number,
                 "state": TrialState.COMPLETED.value,
                 "params": dict(trial.params),
@@ -134,7 +138,7 @@ def _enter(
                 "metrics": dict(zip(names, trial.values, strict=True)),
                 "reason": f"trial {trial.number} of {source}",
                 "told": True,
-                "ended_at": row.ended_at,
+                "ended_at": ended_at,
             }
             for number, (trial, curve) in enumerate(seen)
         ],
@@ -143,10 +147,10 @@ def _enter(
         reports.insert(),
         [
             {
-                "study_id": row.id,
+                "study_id": study_id,
                 "trial": number,
                 "step": step,
-                "segment_id": run_id,
+                "segment_id": identity.run_id,
                 "value": value,
                 "metrics": {names[0]: value},
                 "seconds": 0.0,

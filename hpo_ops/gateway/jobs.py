@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import obstore
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.checkpoints import BadCodeError, Store
@@ -21,7 +21,9 @@ from hpo_ops.client.jobs import JobStatus
 from hpo_ops.config import GENERIC_CEILING, GENERIC_DAGS, StudyConfig, StudyError
 from hpo_ops.config.job import Job, parse_job, study_of
 from hpo_ops.gateway import reading
-from hpo_ops.ledger import Ledger, UnknownStudyError
+from hpo_ops.gateway.access import Right
+from hpo_ops.gateway.conflict import ConflictError
+from hpo_ops.ledger import Ledger, StudyIdentity, UnknownStudyError
 from hpo_ops.ledger.schema import jobs
 
 if TYPE_CHECKING:
@@ -33,10 +35,6 @@ LOCAL_NOTE = (
     "trials run as processes of the workers here: compute, cpu_per_pod, memory_per_pod and "
     "gpu_per_pod are for pods, and what setup.py asks for must be installed already"
 )
-
-
-class ConflictError(ValueError):
-    """Another job has this name or key already."""
 
 
 class Runs(Protocol):
@@ -89,7 +87,7 @@ class Jobs:
 
         Args:
             data: The job.
-            key: Names the submission; the job's name if not given.
+            key: The submission's Idempotency-Key; without one the job's name stands for it.
             archive: Its code; None where the job names an archive in the store.
             user: Who submits it.
 
@@ -101,7 +99,7 @@ class Jobs:
             ConflictError: The key or name is another job's.
         """
         job = parse_job(data)
-        known = self._find(key or job.jobname)
+        known = self._find(job, key, user)
         if known is not None:
             _check_same(known, job, known.code)
         code, study = self._take_code(job, archive)
@@ -112,17 +110,30 @@ class Jobs:
         )
         return self._status(row), known is None
 
-    def status(self, name: str, run_id: str | None = None) -> JobStatus:
-        """How a job stands: that of a run, or else the newest of a name.
+    def status(
+        self, name: str, run_id: str | None = None, *, user: str, may_read: Right
+    ) -> JobStatus:
+        """How a job stands: that of a run, or else the newest of a name; one's own come first.
+
+        Args:
+            name: The job's name, which jobs of other people may have as well.
+            run_id: Its DAG run.
+            user: Who asks.
+            may_read: Whether they may see a job, by its row.
 
         Raises:
-            LookupError: There is none.
+            LookupError: There is none that they may see.
         """
-        query = select(jobs).where(jobs.c.name == name).order_by(jobs.c.at.desc()).limit(1)
+        query = (
+            select(jobs, jobs.c.user.label("owner"))
+            .where(jobs.c.name == name)
+            .order_by(jobs.c.user != user, jobs.c.at.desc())
+        )
         if run_id is not None:
             query = query.where(jobs.c.run_id == run_id)
         with self.ledger.engine.connect() as connection:
-            row = connection.execute(query).one_or_none()
+            rows = connection.execute(query).all()
+        row = next(filter(may_read, rows), None)
         if row is None:
             raise UnknownStudyError(f"there is no job {name}")
         return self._status(row)
@@ -160,26 +171,30 @@ class Jobs:
             raise StudyError(source, problems)
 
     def _enter(self, job: Job, code: str, key: str | None, user: str) -> Row[Any]:
-        suffix = f"__{hashlib.sha256(key.encode()).hexdigest()[:12]}" if key else ""
         values: dict[str, Any] = {
-            "key": key or job.jobname,
+            "key": key,
             "name": job.jobname,
             "dag_id": self.dag_id,
-            "run_id": f"job__{job.jobname}{suffix}",
+            # Nobody can guess it, and so trigger a run of their own in the job's place.
+            "run_id": f"job__{job.jobname}__{uuid.uuid4().hex[:12]}",
             "job": job.model_dump(mode="json"),
             "code": code,
             "user": user,
         }
         with self.ledger.engine.begin() as connection:
             connection.execute(upsert(jobs).values(values).on_conflict_do_nothing())
-        row = self._find(values["key"])
+        row = self._find(job, key, user)
         if row is None:
             raise UnknownStudyError(f"job {job.jobname} has gone meanwhile")
         return row
 
-    def _find(self, key: str) -> Row[Any] | None:
+    def _find(self, job: Job, key: str | None, user: str) -> Row[Any] | None:
+        """The submission of a person with a key, or without one under the job's name."""
+        is_it = jobs.c.key == key
+        if key is None:
+            is_it = and_(jobs.c.key.is_(None), jobs.c.name == job.jobname)
         with self.ledger.engine.connect() as connection:
-            return connection.execute(select(jobs).where(jobs.c.key == key)).one_or_none()
+            return connection.execute(select(jobs).where(jobs.c.user == user, is_it)).one_or_none()
 
     def _status(self, row: Row[Any]) -> JobStatus:
         has_failed = self.platform.runs.state(row.dag_id, row.run_id) == "failed"
@@ -193,7 +208,7 @@ class Jobs:
             notes=[LOCAL_NOTE] if row.dag_id == GENERIC_DAGS["local"] else [],
         )
         try:
-            record = self.ledger.find(row.name, row.run_id)
+            record = self.ledger.find_run(StudyIdentity(row.dag_id, row.run_id))
         except UnknownStudyError:
             return status
         progress = reading.progress(self.ledger, record)
@@ -214,7 +229,7 @@ def _check_same(row: Row[Any], job: Job, code: str) -> None:
     keys = job.differences(Job.model_validate(row.job))
     if not keys and row.code == code:
         return
-    what = f"job {row.name}" if row.key == row.name else f"Idempotency-Key {row.key}"
+    what = f"job {row.name}" if row.key is None else f"Idempotency-Key {row.key}"
     other = f"another {', '.join(keys)}" if keys else "other code"
     raise ConflictError(
         f"{what} is there already with {other}; give this one another name, "

@@ -48,7 +48,7 @@ Amount = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
 @pools.post("/pools/{name}", tags=["people"])
 def set_pool(name: str, capacity: Amount, caller: Known, studies: Service) -> None:
     """Sets what a pool has; studies with an allocator grow and shrink with it."""
-    caller.require_edit(PLATFORM_DAG)
+    caller.require_edit_dag(PLATFORM_DAG)
     with studies.ledger.engine.begin() as connection:
         leases.set_capacity(connection, name, capacity)
 

@@ -61,6 +61,7 @@ def progress(ledger: Ledger, record: StudyRecord) -> Progress:
         run_id=record.run_id,
         key=record.key,
         dag_id=record.dag_id,
+        owner=record.owner,
         state=record.state,
         reason=record.reason,
         metric=record.config.objective.name,

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, delete, func, or_, select
 
 from hpo_ops.core.reconcile import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
 from hpo_ops.gateway import rules
+from hpo_ops.gateway.access import Right
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger, StudyState
 from hpo_ops.ledger.schema import leases, segments, studies
 from hpo_ops.protocol import Outcome, Result
 
-Right = Callable[[str], bool]
-"""Whether who asks may do something with the studies of a DAG."""
-
 
 def read_ledger(
-    ledger: Ledger, asked: Sequence[str], *, may_read: Right, may_edit: Right
+    ledger: Ledger,
+    asked: Sequence[str],
+    *,
+    may_read: Right,
+    may_edit: Right,
+    is_operator: bool = True,
 ) -> LedgerPart:
     """What is open, as far as the asker may see it. Takes no lock.
 
     Args:
         ledger: The ledger.
         asked: Segments to tell about, whether or not they are open.
-        may_read: Whether the asker may see the studies of a DAG.
-        may_edit: Whether the asker may change them.
+        may_read: Whether the asker may see a study.
+        may_edit: Whether the asker may change it.
+        is_operator: Whether the asker may know which of the segments exist at all. To others a
+            segment that does not exist is hidden like one that they may not see.
     """
     with ledger.engine.connect() as connection:
         open_studies = connection.execute(
-            select(studies, _seconds_since(studies.c.at).label("seconds"))
+            select(
+                studies,
+                studies.c.key.label("study_key"),
+                _seconds_since(studies.c.at).label("seconds"),
+            )
             .where(studies.c.state != StudyState.ENDED.value)
             .order_by(studies.c.id)
         ).all()
@@ -39,38 +48,44 @@ def read_ledger(
         stray = connection.execute(_stray_leases()).all()
         namespace = studies.c.config[("pod", "namespace")].as_string()
         namespaces = connection.execute(
-            select(namespace, studies.c.dag_id).where(namespace.is_not(None)).distinct()
+            select(
+                namespace.label("namespace"),
+                studies.c.dag_id,
+                studies.c.run_id,
+                studies.c.owner,
+            ).where(namespace.is_not(None))
         ).all()
-    seen = [row for row in known_segments if may_read(row.dag_id)]
+    seen = [row for row in known_segments if may_read(row)]
     shown = {row.id for row in seen}
+    exist = {row.id for row in known_segments}
     return LedgerPart(
         studies=[
             LedgerStudy(
                 id=row.id,
-                key=f"{row.name}/{row.run_id}",
+                key=row.study_key,
                 dag_id=row.dag_id,
                 run_id=row.run_id,
                 state=row.state,
                 seconds=float(row.seconds),
-                may_edit=may_edit(row.dag_id),
+                may_edit=may_edit(row),
             )
             for row in open_studies
-            if may_read(row.dag_id)
+            if may_read(row)
         ],
         segments=[_segment(row, may_edit) for row in seen],
         leases=[
             StrayLease(
                 segment=row.segment_id,
                 study_id=row.study_id,
-                study=f"{row.name}/{row.run_id}",
+                study=row.study_key,
                 trial=row.trial,
-                may_edit=may_edit(row.dag_id),
+                may_edit=may_edit(row),
             )
             for row in stray
-            if may_read(row.dag_id)
+            if may_read(row)
         ],
-        namespaces=sorted({name for name, dag_id in namespaces if may_read(dag_id)}),
-        hidden=[row.id for row in known_segments if row.id not in shown],
+        namespaces=sorted({row.namespace for row in namespaces if may_read(row)}),
+        hidden=sorted((exist if is_operator else set(asked)) - shown),
     )
 
 
@@ -85,9 +100,10 @@ def _segments(asked: Sequence[str]) -> Select[Any]:
             segments.c.study_id,
             segments.c.trial,
             segments.c.runner,
-            studies.c.name,
+            studies.c.key.label("study_key"),
             studies.c.run_id,
             studies.c.dag_id,
+            studies.c.owner,
             studies.c.state.label("study_state"),
             studies.c.config[("pod", "namespace")].as_string().label("namespace"),
             _seconds_since(segments.c.at).label("seconds"),
@@ -105,7 +121,7 @@ def _segment(row: Row[Any], may_edit: Right) -> LedgerSegment:
     return LedgerSegment(
         id=row.id,
         study_id=row.study_id,
-        study=f"{row.name}/{row.run_id}",
+        study=row.study_key,
         study_state=row.study_state,
         trial=row.trial,
         runner=row.runner,
@@ -113,7 +129,7 @@ def _segment(row: Row[Any], may_edit: Right) -> LedgerSegment:
         seconds=float(row.seconds),
         ended_seconds=None if row.ended_seconds is None else float(row.ended_seconds),
         has_lease=row.has_lease,
-        may_edit=may_edit(row.dag_id),
+        may_edit=may_edit(row),
     )
 
 
@@ -123,7 +139,13 @@ def _open_segment_of_lease() -> Any:
 
 def _stray_leases() -> Select[Any]:
     return (
-        select(leases, studies.c.name, studies.c.run_id, studies.c.dag_id)
+        select(
+            leases,
+            studies.c.key.label("study_key"),
+            studies.c.run_id,
+            studies.c.dag_id,
+            studies.c.owner,
+        )
         .join(studies, studies.c.id == leases.c.study_id)
         .join(segments, _open_segment_of_lease(), isouter=True)
         .where(segments.c.id.is_(None))

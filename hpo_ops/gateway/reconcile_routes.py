@@ -27,7 +27,11 @@ def read_ledger(
     """
     caller.require_person()
     return reconcile.read_ledger(
-        studies.ledger, segments or [], may_read=caller.may_read, may_edit=caller.may_edit
+        studies.ledger,
+        segments or [],
+        may_read=caller.may_read,
+        may_edit=caller.may_edit,
+        is_operator=caller.may_operate(),
     )
 
 

@@ -35,7 +35,7 @@ from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.description import describe
 from hpo_ops.gateway.detail import trial_detail
 from hpo_ops.gateway.studies import Studies
-from hpo_ops.ledger import StudyRecord
+from hpo_ops.ledger import StudyIdentity, StudyRecord, UnknownStudyError
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
 
 MAX_REPORTS = 10_000
@@ -69,6 +69,23 @@ Task = Depends(_task)
 tasks = APIRouter(tags=["tasks"], dependencies=[Task])
 
 
+def _own(study_id: int, caller: Known, studies: Service) -> StudyRecord:
+    """The study of a task: that of its own DAG run, where its token is for one."""
+    caller.require_task()
+    return _visible(study_id, caller, studies)
+
+
+def _visible(study_id: int, caller: Caller, studies: Studies) -> StudyRecord:
+    """A study that the caller may see; one that they may not see might as well not exist."""
+    record = studies.ledger.get(study_id)
+    if not caller.may_read(record):
+        raise UnknownStudyError.of_id(study_id)
+    return record
+
+
+Own = Annotated[StudyRecord, Depends(_own)]
+
+
 @tasks.post("/studies")
 def start_study(request: StudyRequest, caller: Known, studies: Service) -> StudyHandle:
     """Enters a study for a DAG run."""
@@ -77,15 +94,15 @@ def start_study(request: StudyRequest, caller: Known, studies: Service) -> Study
 
 
 @tasks.post("/studies/{study_id}/rounds/{number}")
-def sample(study_id: int, number: int, studies: Service, rounds_left: int) -> Group:
+def sample(record: Own, number: int, studies: Service, rounds_left: int) -> Group:
     """The trials of a round."""
-    return studies.sample(study_id, number, rounds_left)
+    return studies.sample(record.id, number, rounds_left)
 
 
 @tasks.post("/studies/{study_id}/rounds/{number}/scores")
-def collect(study_id: int, number: int, scores: list[Score], studies: Service) -> Group:
+def collect(record: Own, number: int, scores: list[Score], studies: Service) -> Group:
     """Takes in the scores of a round."""
-    return studies.collect(study_id, number, scores)
+    return studies.collect(record.id, number, scores)
 
 
 @tasks.post("/trials/{trial}/turn")
@@ -97,14 +114,16 @@ async def turn(
     caller: Known,
     studies: Service,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
+    task_group: str = "",
 ) -> Turn:
-    """What a trial's task is to do now. The trial is named by its DAG run and its number.
+    """What a trial's task is to do now. The trial is named by its study's identity and its number.
 
     The answer to the next trial in line may take as long as it says it can wait.
     """
     caller.require_run(dag_id, run_id)
     give_up_at = time.monotonic() + wait
-    study = await run_in_threadpool(studies.study_of_run, dag_id, run_id)
+    identity = StudyIdentity(dag_id, run_id, task_group)
+    study = await run_in_threadpool(studies.study_of_run, identity)
     while True:
         with studies.ledger.news.expected(study.id) as news:
             answer = await run_in_threadpool(studies.turn, study.id, trial, key)
@@ -116,46 +135,60 @@ async def turn(
 
 
 @tasks.post("/studies/{study_id}/abandon")
-def abandon(study_id: int, numbers: list[int], studies: Service) -> list[int]:
+def abandon(record: Own, numbers: list[int], studies: Service) -> list[int]:
     """Fails trials whose tasks have ended for good, and returns their numbers."""
-    return studies.abandon(study_id, numbers)
+    return studies.abandon(record.id, numbers)
 
 
 @tasks.post("/ready")
-def ready(waiting: list[Waiting], studies: Service) -> list[Waiting]:
+def ready(waiting: list[Waiting], caller: Known, studies: Service) -> list[Waiting]:
     """Those of the waiting whose turn may have come."""
+    if not caller.is_platform:
+        for study_id in {item.study_id for item in waiting}:
+            _visible(study_id, caller, studies)
     return studies.ready(waiting)
 
 
 @tasks.post("/alive")
-def keep_alive(segments: list[str], studies: Service) -> list[str]:
+def keep_alive(segments: list[str], caller: Known, studies: Service) -> list[str]:
     """Renews the leases of segments whose pods are there, and returns those not wanted."""
+    for segment in segments:
+        _check_segment(segment, caller, studies)
     return studies.keep_alive(segments)
 
 
+def _check_segment(segment: str, caller: Caller, studies: Studies) -> None:
+    """Refuses a task whose token is for the DAG run of another study than the segment's."""
+    if caller.is_task and not caller.is_platform:
+        study_id, _ = studies.ledger.study_of_segment(segment)
+        if not caller.may_read(studies.ledger.get(study_id)):
+            raise UnknownStudyError.of_segment(segment)
+
+
 @tasks.post("/studies/{study_id}/verdict")
-def verdict(study_id: int, studies: Service) -> Verdict:
+def verdict(record: Own, studies: Service) -> Verdict:
     """Whether the study goes on."""
-    return studies.verdict(study_id)
+    return studies.verdict(record.id)
 
 
 @tasks.post("/studies/{study_id}/retraining")
-def retrain(study_id: int, studies: Service) -> Retraining:
+def retrain(record: Own, studies: Service) -> Retraining:
     """The trial that trains the best one on all data."""
-    return studies.retrain(study_id)
+    return studies.retrain(record.id)
 
 
 @tasks.post("/studies/{study_id}/end")
-def end_study(study_id: int, result: dict[str, Any], studies: Service) -> None:
+def end_study(record: Own, result: dict[str, Any], studies: Service) -> None:
     """Closes the study."""
-    studies.end(study_id, result)
+    studies.end(record.id, result)
 
 
 # -- agents ----------------------------------------------------------------------------------
 
 
-def _agent(segment: str, caller: Known) -> None:
+def _agent(segment: str, caller: Known, studies: Service) -> None:
     caller.require_segment(segment)
+    _check_segment(segment, caller, studies)
 
 
 Agent = Depends(_agent)
@@ -196,6 +229,7 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
 def finish(
     segment: str,
     result: Annotated[Result, Body()],
+    caller: Known,
     studies: Service,
     reports: Annotated[list[Report] | None, Body()] = None,
     provenance: Annotated[Provenance | None, Body()] = None,
@@ -205,21 +239,21 @@ def finish(
     provenance = provenance or Provenance()
     if len(provenance.to_json()) > MAX_PROVENANCE:
         raise HTTPException(413, f"provenance has more than {MAX_PROVENANCE} characters")
-    return studies.finish(segment, result, reports or [], provenance)
+    return studies.finish(
+        segment, result, reports or [], provenance, is_agent=caller.segment is not None
+    )
 
 
 # -- people ----------------------------------------------------------------------------------
 
 
 def _readable(study_id: int, caller: Known, studies: Service) -> StudyRecord:
-    record = studies.ledger.get(study_id)
-    caller.require_read(record.dag_id)
-    return record
+    caller.require_person()
+    return _visible(study_id, caller, studies)
 
 
-def _editable(study_id: int, caller: Known, studies: Service) -> StudyRecord:
-    record = studies.ledger.get(study_id)
-    caller.require_edit(record.dag_id)
+def _editable(record: Annotated[StudyRecord, Depends(_readable)], caller: Known) -> StudyRecord:
+    caller.require_edit(record)
     return record
 
 
@@ -249,17 +283,25 @@ def list_studies(
 ) -> list[Progress]:
     """The newest studies that the caller may see, newest first."""
     caller.require_person()
-    mine = (record for record in studies.ledger.recent() if caller.may_read(record.dag_id))
+    mine = (record for record in studies.ledger.recent() if caller.may_read(record))
     records = list(islice(mine, limit))
     return [reading.progress(studies.ledger, record) for record in records]
 
 
 @people.get("/names/{name}")
-def find_study(name: str, caller: Known, studies: Service, run_id: str | None = None) -> Progress:
-    """The newest study of a name, or that of a DAG run."""
-    record = studies.ledger.find(name, run_id)
-    caller.require_read(record.dag_id)
-    return reading.progress(studies.ledger, record)
+def find_study(
+    name: str,
+    caller: Known,
+    studies: Service,
+    run_id: str | None = None,
+    dag_id: str | None = None,
+) -> Progress:
+    """The newest study of a name that the caller may see, of a DAG or a DAG run if given."""
+    caller.require_person()
+    for record in studies.ledger.named(name, dag_id=dag_id, run_id=run_id):
+        if caller.may_read(record):
+            return reading.progress(studies.ledger, record)
+    raise UnknownStudyError.of_name(name, run_id)
 
 
 @people.get("/studies/{study_id}")

@@ -136,34 +136,58 @@ class Segments:
         result: Result,
         last: Sequence[Report] = (),
         provenance: Provenance | None = None,
+        *,
+        is_agent: bool = False,
     ) -> Ending:
         """Absorbs how a segment ended, once, whoever brings it, and its last reports.
 
-        What it was trained with is taken in whenever somebody knows more of it.
+        Tasks may say more of what it was trained with afterwards. The segment's own agent may
+        only repeat what it has said already, and changes nothing with that.
+
+        Args:
+            segment_id: The segment.
+            result: How it ended.
+            last: Its last reports.
+            provenance: What it was trained with.
+            is_agent: Whether the segment's own agent says so, rather than a task.
+
+        Raises:
+            SegmentOverError: The agent says something else than what ended the segment.
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
             if segment is None:
                 return Ending(result=result)
-            if provenance is not None and provenance.known():
+            counted = _result_of(segment)
+            if is_agent and counted not in (None, result):
+                raise SegmentOverError(f"segment {segment_id} is over")
+            is_repetition = is_agent and counted is not None
+            if provenance is not None and provenance.known() and not is_repetition:
                 before = Provenance.from_dict(segment.provenance or {})
                 session.describe_segment(segment_id, provenance.over(before))
-            if segment.outcome is None:
+            if counted is None:
                 rules.take_reports(session, number, segment_id, last)
                 if last:
                     rules.decide(session, segment, has_news=True)
                 row = rules.end_segment(session, segment, result)
             else:
                 row = session.trials([number])[number]
-                result = Result(
-                    outcome=Outcome(segment.outcome),
-                    step=segment.step,
-                    reason=segment.reason,
-                    exit_code=segment.exit_code,
-                )
+                result = counted
             is_done = TrialState(row.state).is_finished
             return Ending(result=result, score=score_of(row) if is_done else None)
+
+
+def _result_of(segment: Row[Any]) -> Result | None:
+    """How a segment ended; None where it has not."""
+    if segment.outcome is None:
+        return None
+    return Result(
+        outcome=Outcome(segment.outcome),
+        step=segment.step,
+        reason=segment.reason,
+        exit_code=segment.exit_code,
+    )
 
 
 def score_of(row: Row[Any]) -> Score:

@@ -21,6 +21,7 @@ KEYS_VARIABLE = "HPO_GATEWAY_KEYS"
 SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
 RATE_VARIABLE = "HPO_REQUESTS_PER_SECOND"
 POOLS_VARIABLE = "HPO_POOLS"
+SHARE_VARIABLE = "HPO_SHARE"
 JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
 """By these a deployment has a Kubernetes: a connection to one, or being in one."""
@@ -37,7 +38,12 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
     keys = read_keys(environment)
     ledger = Ledger.open(environment[LEDGER_VARIABLE])
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
-    return Studies(ledger, keys, stores=AllowedStores.from_environment(environment))
+    return Studies(
+        ledger,
+        keys,
+        stores=AllowedStores.from_environment(environment),
+        share=parse_sharing(environment.get(SHARE_VARIABLE, "")),
+    )
 
 
 def read_keys(environment: Mapping[str, str] = os.environ) -> KeyRing:
@@ -75,6 +81,15 @@ def read_rate(environment: Mapping[str, str] = os.environ) -> float:
     if not 0 <= rate < math.inf:
         raise ValueError(f"{RATE_VARIABLE} is {text!r}, but must be a number, 0 or more")
     return rate
+
+
+def parse_sharing(text: str) -> tuple[str, ...]:
+    """DAGs with which all studies share, from ``digits,mnist``; ``*`` stands for all of them.
+
+    >>> parse_sharing("digits, mnist")
+    ('digits', 'mnist')
+    """
+    return tuple(filter(None, (item.strip() for item in text.split(","))))
 
 
 def parse_pools(text: str) -> dict[str, float]:

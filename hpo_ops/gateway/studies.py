@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +23,17 @@ from hpo_ops.config import StudyConfig, StudyError, parse_study
 from hpo_ops.config.rounds import places_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import reading, retraining, rules, warm
+from hpo_ops.gateway.conflict import ConflictError
 from hpo_ops.gateway.segments import score_of
 from hpo_ops.gateway.turns import Turns
-from hpo_ops.ledger import StudyRecord, StudySession, StudyState
+from hpo_ops.ledger import (
+    StudyIdentity,
+    StudyRecord,
+    StudySession,
+    StudyState,
+    UnknownStudyError,
+)
+from hpo_ops.ledger.identity import is_generic
 from hpo_ops.protocol import Outcome, Result
 
 logger = logging.getLogger(__name__)
@@ -41,20 +49,32 @@ class Studies(Turns):
 
     Attributes:
         stores: The stores that studies may use; where it lists none, `prepare` alone checks them.
+        share: DAGs with which every study shares what it has learned, whatever it says itself.
     """
 
     stores: AllowedStores = NOT_LISTED
+    share: tuple[str, ...] = ()
 
     def start(self, request: StudyRequest) -> StudyHandle:
-        """Enters a study for a DAG run."""
+        """Enters a study for a DAG run.
+
+        Raises:
+            StudyError: It cannot start from the study that it names.
+            ConflictError: The DAG run, or the experiment, is another person's.
+        """
         config = parse_study(request.config, source=f"study of {request.dag_id}")
         self._check_store(config)
+        identity = StudyIdentity(request.dag_id, request.run_id, request.task_group)
+        share = (*config.share, *self.share)
+        asker = warm.Asker(identity, owner=request.owner, share=share)
+        self._check_owner(asker, request)
         # What cannot be started from is told before the study is there.
-        source = warm.read(self.proposals, config, run_id=request.run_id)
+        source = warm.read(self.proposals, config, asker)
         record = self.ledger.start_study(
             config,
-            run_id=request.run_id,
-            dag_id=request.dag_id,
+            identity=identity,
+            owner=request.owner,
+            share=share,
             capacity=request.capacity,
             origin=request.origin,
             archive=request.archive,
@@ -73,17 +93,42 @@ class Studies(Turns):
             except ValueError as error:
                 raise StudyError(config.name, [f"checkpoints.{error}"]) from error
 
-    def study_of_run(self, dag_id: str, run_id: str) -> StudyHandle:
+    def _check_owner(self, asker: warm.Asker, request: StudyRequest) -> None:
+        """Refuses a run that would continue a study, or join an experiment, of another person.
+
+        Run ids of a generic DAG are free to choose: a run that was deleted can be triggered again
+        by someone else, and so can a run that calls itself a repeat.
+        """
+        runs = {request.run_id, request.experiment or request.run_id}
+        for run_id in sorted(runs):
+            identity = replace(asker.identity, run_id=run_id)
+            try:
+                record = self.ledger.find_run(identity)
+            except UnknownStudyError:
+                if run_id == request.run_id:
+                    continue
+                raise ConflictError(
+                    f"run {request.run_id} of {request.dag_id} is a repeat of {run_id}, "
+                    "but that run has no study"
+                ) from None
+            is_anothers = record.owner not in (None, request.owner)
+            if is_anothers and is_generic(record.dag_id):
+                raise ConflictError(
+                    f"run {run_id} of {request.dag_id} has a study of another person: "
+                    "trigger the study with another run id"
+                )
+
+    def study_of_run(self, identity: StudyIdentity) -> StudyHandle:
         """The study of a DAG run; what of it the run's tasks know never changes."""
-        known = self._runs.get((dag_id, run_id))
+        known = self._runs.get(identity)
         if known is None:
-            known = self._runs[dag_id, run_id] = _handle(self.ledger.find_run(dag_id, run_id))
+            known = self._runs[identity] = _handle(self.ledger.find_run(identity))
         while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
         return known
 
     @cached_property
-    def _runs(self) -> OrderedDict[tuple[str, str], StudyHandle]:
+    def _runs(self) -> OrderedDict[StudyIdentity, StudyHandle]:
         return OrderedDict()
 
     # -- rounds ------------------------------------------------------------------------------

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from hpo_ops.config import StudyConfig, StudyError
 from hpo_ops.config.start import STORAGE_NAME, STORAGE_VARIABLE, WarmStart
-from hpo_ops.ledger import Ledger, StudyRecord
-from hpo_ops.ledger.ledger import UnknownStudyError
+from hpo_ops.ledger import Ledger, StudyIdentity, StudyRecord, UnknownStudyError
+from hpo_ops.ledger.sharing import may_share
 from hpo_ops.samplers import warm
 
 if TYPE_CHECKING:
@@ -21,11 +22,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Asker:
+    """The study that is to be started from another one.
+
+    Attributes:
+        identity: Its DAG, DAG run and task group.
+        owner: The person who triggered it.
+        share: DAGs with which it shares what it has learned.
+    """
+
+    identity: StudyIdentity
+    owner: str | None = None
+    share: tuple[str, ...] = ()
+
+    @property
+    def dag_id(self) -> str:
+        """Its DAG."""
+        return self.identity.dag_id
+
+    def is_same(self, record: StudyRecord) -> bool:
+        """Whether a study is this one."""
+        return self.identity == StudyIdentity(record.dag_id, record.run_id, record.task_group)
+
+
 def read(
     proposals: Proposals,
     config: StudyConfig,
+    asker: Asker,
     *,
-    run_id: str,
     environment: Mapping[str, str] = os.environ,
 ) -> warm.Source | None:
     """The study to start from; None if there is none, or if it has been read before.
@@ -34,7 +59,7 @@ def read(
         StudyError: It cannot be used.
     """
     wanted = config.warm_start
-    if wanted is None or _is_done(proposals, config, run_id):
+    if wanted is None or _is_done(proposals, asker):
         return None
     directions = [metric.direction for metric in config.objectives]
     try:
@@ -53,11 +78,11 @@ def read(
                 ) from error
             finally:
                 storage.remove_session()
-        record = _earlier(proposals.ledger, wanted, config.name, run_id)
-        if record is None and wanted.study == config.name:
+        record = _earlier(proposals.ledger, wanted, asker)
+        if record is None and wanted.study == config.name and wanted.run is None:
             return warm.Source(name=f"{config.name}, which has no earlier run", trials=())
         if record is None:
-            raise ValueError(f"warm_start.study is {wanted.study!r}, but there is no such study")
+            raise ValueError(_nothing_found(wanted))
         _check_metrics(record, config)
         return warm.read_source(
             proposals.storage, record.key, shown=record.key, directions=directions
@@ -79,9 +104,18 @@ def take(proposals: Proposals, record: StudyRecord, source: warm.Source | None) 
     return lines
 
 
-def _is_done(proposals: Proposals, config: StudyConfig, run_id: str) -> bool:
+def _nothing_found(wanted: WarmStart) -> str:
+    run = "" if wanted.run is None else f" and warm_start.run is {wanted.run!r}"
+    return (
+        f"warm_start.study is {wanted.study!r}{run}, but there is no such study that this one may "
+        "start from: one of the same DAG, one that the same person has triggered, or one whose "
+        "DAG each of the two names under share"
+    )
+
+
+def _is_done(proposals: Proposals, asker: Asker) -> bool:
     try:
-        record = proposals.ledger.find(config.name, run_id)
+        record = proposals.ledger.find_run(asker.identity)
     except UnknownStudyError:
         return False
     return warm.earlier(proposals.search(record)) is not None
@@ -97,14 +131,20 @@ def _address(storage: str, environment: Mapping[str, str]) -> str:
     return environment[name]
 
 
-def _earlier(ledger: Ledger, wanted: WarmStart, name: str, run_id: str) -> StudyRecord | None:
-    """The run that is named, or else the newest one but this study's own."""
-    if wanted.run is not None:
-        return ledger.find(wanted.study, wanted.run)
-    for record in ledger.recent():
-        if record.name == wanted.study and (record.name, record.run_id) != (name, run_id):
+def _earlier(ledger: Ledger, wanted: WarmStart, asker: Asker) -> StudyRecord | None:
+    """The newest study of the wanted name, and run if given, that the asker may use.
+
+    Its own DAG's studies and its owner's come first: anyone may give a study any name, and one
+    that merely shares must not come before those.
+    """
+    shared: StudyRecord | None = None
+    for record in ledger.named(wanted.study, run_id=wanted.run):
+        if asker.is_same(record) or not may_share(asker, record):
+            continue
+        if may_share(replace(asker, share=()), record):
             return record
-    return None
+        shared = shared or record
+    return shared
 
 
 def _check_metrics(record: StudyRecord, config: StudyConfig) -> None:

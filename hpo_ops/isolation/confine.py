@@ -74,7 +74,7 @@ def main(text: str) -> None:
 
 def _kill_and_reap(child: int) -> tuple[int, int]:
     """Kills all processes below this one; returns how the first of them ended."""
-    found = (child, signal.SIGKILL)
+    found = (child, int(signal.SIGKILL))
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
         for pid in _children():

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, create_engine, func, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    and_,
+    create_engine,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.asking import Asking
+from hpo_ops.ledger.identity import StudyIdentity, study_keys
 from hpo_ops.ledger.migrate import migrate
 from hpo_ops.ledger.news import News
 from hpo_ops.ledger.record import StudyRecord, StudyState
@@ -29,7 +41,23 @@ MAX_VIEWS = 64
 
 
 class UnknownStudyError(LookupError):
-    """There is no such study."""
+    """There is no such study, or none that whoever asks may see."""
+
+    @classmethod
+    def of_id(cls, study_id: int) -> Self:
+        """There is no study of this id."""
+        return cls(f"there is no study with the id {study_id}")
+
+    @classmethod
+    def of_segment(cls, segment_id: str) -> Self:
+        """There is no segment of this id."""
+        return cls(f"there is no segment {segment_id}")
+
+    @classmethod
+    def of_name(cls, name: str, run_id: str | None = None) -> Self:
+        """There is no study of this name, or of this name and DAG run."""
+        which = name if run_id is None else f"{name} with the run {run_id}"
+        return cls(f"there is no study {which}")
 
 
 class Ledger:
@@ -52,8 +80,9 @@ class Ledger:
         self,
         config: StudyConfig,
         *,
-        run_id: str,
-        dag_id: str,
+        identity: StudyIdentity,
+        owner: str | None = None,
+        share: Sequence[str] = (),
         capacity: float | None = None,
         origin: Provenance | None = None,
         archive: str | None = None,
@@ -65,8 +94,9 @@ class Ledger:
 
         Args:
             config: The study.
-            run_id: Its DAG run.
-            dag_id: Its DAG.
+            identity: Its DAG, DAG run and task group.
+            owner: The person who triggered the DAG run, where a person did.
+            share: DAGs with which it shares what it has learned.
             capacity: What its pool was found to have, where someone looked.
             origin: What its trials are made from, as far as is known.
             archive: Name of its packed code in the store.
@@ -78,23 +108,22 @@ class Ledger:
             leases.find_capacity(connection, config.pool, capacity)
             if refusal := leases.why_never(connection, config.pool, config.lease):
                 raise ValueError(f"{config.name} could never start a trial: {refusal}")
-            entered = connection.execute(
-                upsert(schema.studies)
-                .values(
-                    name=config.name,
-                    run_id=run_id,
-                    dag_id=dag_id,
-                    config=config.to_dict(),
-                    pool=config.pool,
-                    origin=(origin or Provenance()).to_dict(),
-                    archive=archive,
-                    packages=list(packages),
-                    experiment=experiment,
-                    repeat=repeat,
-                )
-                .on_conflict_do_nothing()
-                .returning(schema.studies.c.id)
-            ).scalar_one_or_none()
+            values = {
+                "name": config.name,
+                "run_id": identity.run_id,
+                "dag_id": identity.dag_id,
+                "task_group": identity.task_group,
+                "owner": owner,
+                "share": list(share),
+                "config": config.to_dict(),
+                "pool": config.pool,
+                "origin": (origin or Provenance()).to_dict(),
+                "archive": archive,
+                "packages": list(packages),
+                "experiment": experiment,
+                "repeat": repeat,
+            }
+            entered = enter_row(connection, identity, values)
             if entered is not None:
                 connection.execute(
                     schema.events.insert().values(
@@ -103,42 +132,38 @@ class Ledger:
                         data={"config": config.to_dict()},
                     )
                 )
-        return self.find(config.name, run_id)
+        return self.find_run(identity)
 
-    def find(self, name: str, run_id: str | None = None) -> StudyRecord:
-        """A study by its name: the named run, or else the newest.
+    def named(
+        self, name: str, *, dag_id: str | None = None, run_id: str | None = None
+    ) -> Iterator[StudyRecord]:
+        """The studies of a name, newest first; names are not unique, identities are.
 
-        Raises:
-            UnknownStudyError: There is none.
+        Args:
+            name: The name.
+            dag_id: Only those of this DAG.
+            run_id: Only those of DAG runs with this id, of which each DAG may have one.
         """
         table = schema.studies
-        query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(1)
+        query = select(table).where(table.c.name == name)
+        if dag_id is not None:
+            query = query.where(table.c.dag_id == dag_id)
         if run_id is not None:
             query = query.where(table.c.run_id == run_id)
-        with self.engine.connect() as connection:
-            row = connection.execute(query).one_or_none()
-        if row is None:
-            which = name if run_id is None else f"{name} with the run {run_id}"
-            raise UnknownStudyError(f"there is no study {which}")
-        return _record(row)
+        return self._newest_first(query)
 
-    def find_run(self, dag_id: str, run_id: str) -> StudyRecord:
-        """The study of a DAG run.
+    def find_run(self, identity: StudyIdentity) -> StudyRecord:
+        """The study of a DAG run, or of a task group in it.
 
         Raises:
             UnknownStudyError: There is none.
         """
-        table = schema.studies
-        query = (
-            select(table)
-            .where(table.c.dag_id == dag_id, table.c.run_id == run_id)
-            .order_by(table.c.id.desc())
-            .limit(1)
-        )
         with self.engine.connect() as connection:
-            row = connection.execute(query).one_or_none()
+            row = connection.execute(
+                select(schema.studies).where(_is_identified_by(identity))
+            ).one_or_none()
         if row is None:
-            raise UnknownStudyError(f"the run {run_id} of {dag_id} has no study")
+            raise UnknownStudyError(f"the run {identity.run_id} of {identity.dag_id} has no study")
         return _record(row)
 
     def repeats(self, record: StudyRecord) -> list[StudyRecord]:
@@ -148,7 +173,11 @@ class Ledger:
             return [record]
         query = (
             select(table)
-            .where(table.c.name == record.name, table.c.experiment == record.experiment)
+            .where(
+                table.c.dag_id == record.dag_id,
+                table.c.task_group == record.task_group,
+                table.c.experiment == record.experiment,
+            )
             .order_by(table.c.repeat)
         )
         with self.engine.connect() as connection:
@@ -161,14 +190,17 @@ class Ledger:
 
     def recent(self) -> Iterator[StudyRecord]:
         """The studies, newest first, a page at a time."""
+        return self._newest_first(select(schema.studies))
+
+    def _newest_first(self, query: Select[Any]) -> Iterator[StudyRecord]:
         table = schema.studies
         before: int | None = None
         while True:
-            query = select(table).order_by(table.c.id.desc()).limit(_PAGE)
+            page = query.order_by(table.c.id.desc()).limit(_PAGE)
             if before is not None:
-                query = query.where(table.c.id < before)
+                page = page.where(table.c.id < before)
             with self.engine.connect() as connection:
-                rows = connection.execute(query).all()
+                rows = connection.execute(page).all()
             yield from map(_record, rows)
             if len(rows) < _PAGE:
                 return
@@ -182,7 +214,7 @@ class Ledger:
                 select(table.c.study_id, table.c.trial).where(table.c.id == segment_id)
             ).one_or_none()
         if row is None:
-            raise UnknownStudyError(f"there is no segment {segment_id}")
+            raise UnknownStudyError.of_segment(segment_id)
         return row.study_id, row.trial
 
     @contextmanager
@@ -230,8 +262,37 @@ class Ledger:
             query = query.with_for_update()
         row = connection.execute(query).one_or_none()
         if row is None:
-            raise UnknownStudyError(f"there is no study with the id {study_id}")
+            raise UnknownStudyError.of_id(study_id)
         return row
+
+
+def enter_row(
+    connection: Connection, identity: StudyIdentity, values: Mapping[str, Any]
+) -> int | None:
+    """Enters a study's row under a key that no other study has.
+
+    Returns:
+        Its id; None where the study of this identity is there already.
+    """
+    for key in study_keys(values["name"], identity):
+        entered = connection.execute(
+            upsert(schema.studies)
+            .values(**values, key=key)
+            .on_conflict_do_nothing()
+            .returning(schema.studies.c.id)
+        ).scalar_one_or_none()
+        if entered is not None:
+            return int(entered)
+    return None
+
+
+def _is_identified_by(identity: StudyIdentity) -> ColumnElement[bool]:
+    table = schema.studies
+    return and_(
+        table.c.dag_id == identity.dag_id,
+        table.c.run_id == identity.run_id,
+        table.c.task_group == identity.task_group,
+    )
 
 
 def _record(row: Row[Any]) -> StudyRecord:
@@ -241,6 +302,10 @@ def _record(row: Row[Any]) -> StudyRecord:
         name=values["name"],
         run_id=values["run_id"],
         dag_id=values["dag_id"],
+        key=values["key"],
+        task_group=values["task_group"],
+        owner=values["owner"],
+        share=tuple(values["share"]),
         config=_config(json.dumps(values["config"]), values["name"]),
         state=StudyState(values["state"]),
         reason=values["reason"],

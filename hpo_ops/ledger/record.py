@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,26 +26,21 @@ class StudyState(StrEnum):
     ENDED = "ended"
 
 
-def study_key(name: str, run_id: str) -> str:
-    """A study's name and its DAG run, as a path.
-
-    A run id with characters that are awkward in paths is written without them, and a few letters
-    of its hash keep it apart from others.
-    """
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
-    if plain != run_id:
-        plain += f"-{hashlib.sha256(run_id.encode()).hexdigest()[:6]}"
-    return f"{name}/{plain}"
-
-
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study's row."""
+    """A study's row.
+
+    Attributes:
+        key: The study's name in Optuna and in the checkpoint store.
+        owner: The person who triggered its DAG run; None where nobody did, as for a schedule.
+        share: DAGs with which it shares what it has learned.
+    """
 
     id: int
     name: str
     run_id: str
     dag_id: str
+    key: str
     config: StudyConfig
     state: StudyState
     reason: str
@@ -55,16 +48,14 @@ class StudyRecord:
     ended_at: datetime | None
     result: Mapping[str, Any] | None
     origin: Provenance
+    task_group: str = ""
+    owner: str | None = None
+    share: Sequence[str] = ()
     archive: str | None = None
     packages: Sequence[str] = ()
     experiment: str | None = None
     repeat: int = 0
     retraining: int | None = None
-
-    @property
-    def key(self) -> str:
-        """The study's name in Optuna and in the checkpoint store."""
-        return study_key(self.name, self.run_id)
 
     @property
     def is_over(self) -> bool:

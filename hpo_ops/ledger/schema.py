@@ -45,6 +45,10 @@ studies = Table(
     Column("name", Text, nullable=False),
     Column("run_id", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
+    Column("task_group", Text, nullable=False, server_default=""),
+    Column("key", Text, nullable=False),  # its name in the checkpoint store and in Optuna
+    Column("owner", Text),  # the person who triggered the DAG run
+    Column("share", JSONB, nullable=False, server_default="[]"),  # DAGs with which it shares
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
     Column("origin", JSON, nullable=False),
@@ -58,8 +62,9 @@ studies = Table(
     Column("result", JSONB),
     Column("ended_at", DateTime(timezone=True)),
     _now(),
-    UniqueConstraint("name", "run_id"),
-    Index("studies_by_run", "dag_id", "run_id"),
+    UniqueConstraint("dag_id", "run_id", "task_group"),
+    Index("studies_by_key", text("lower(key)"), unique=True),  # some file systems ignore case
+    Index("studies_by_name", "name", "id"),
 )
 
 rounds = Table(
@@ -226,7 +231,8 @@ events = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("key", Text, primary_key=True),
+    Column("id", Integer, primary_key=True),
+    Column("key", Text),  # the submission's Idempotency-Key; without one its name is its key
     Column("name", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
     Column("run_id", Text, nullable=False),
@@ -235,4 +241,6 @@ jobs = Table(
     Column("user", Text, nullable=False),
     _now(),
     Index("jobs_of_name", "name", "at"),
+    Index("jobs_by_name", "user", "name", unique=True, postgresql_where=text("key IS NULL")),
+    Index("jobs_by_key", "user", "key", unique=True, postgresql_where=text("key IS NOT NULL")),
 )

@@ -1,7 +1,7 @@
 """Names in a segment's pod: labels, containers, volumes, resources."""
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "hpo-ops"}
-STUDY_LABEL, RUN_LABEL = "hpo-ops/study", "hpo-ops/run"
+STUDY_LABEL, RUN_LABEL, KEY_LABEL = "hpo-ops/study", "hpo-ops/run", "hpo-ops/key"
 TRIAL_LABEL, SEGMENT_LABEL = "hpo-ops/trial", "hpo-ops/segment"
 SHARES_ANNOTATION = "hpo-ops/gpu-shares"
 """On a template: into how many shares the GPUs of its pool are cut."""

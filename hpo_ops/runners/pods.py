@@ -32,6 +32,7 @@ from hpo_ops.runners.pod_names import (
     AGENT_TEMPORARY,
     AGENT_VOLUME,
     GPU,
+    KEY_LABEL,
     MANAGED_BY,
     PACKAGES,
     RESTORE,
@@ -112,23 +113,25 @@ class SegmentPod:
     def labels(self) -> dict[str, str]:
         """Who this pod is."""
         return {
-            **trial_labels(self.study, self.run_id, self.assignment.trial),
+            **trial_labels(self.study, self.run_id, self.assignment.trial, key=self.key),
             SEGMENT_LABEL: self.assignment.segment,
         }
 
 
-def trial_labels(study: str, run_id: str, trial: int) -> dict[str, str]:
+def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, str]:
     """What all pods of a trial have in common.
 
     Args:
         study: The study's name.
         run_id: Its DAG run.
         trial: The trial's number.
+        key: The study's key; other studies may have the same name and run id.
     """
     return {
         **MANAGED_BY,
         STUDY_LABEL: label_value(study),
         RUN_LABEL: label_value(run_id),
+        KEY_LABEL: label_value(key),
         TRIAL_LABEL: str(trial),
     }
 

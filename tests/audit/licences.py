@@ -64,12 +64,12 @@ def licence_problems(packages: Iterable[Distribution]) -> list[str]:
 def licences_of(package: Distribution) -> str:
     """The licence of a package as an SPDX expression, where its metadata says as much."""
     metadata = package.metadata
-    if expression := metadata.get("License-Expression"):
+    if expression := next(iter(metadata.get_all("License-Expression", [])), ""):
         return str(expression)
     marks = [item for item in metadata.get_all("Classifier", []) if item.startswith("License ::")]
     if marks:
         return " AND ".join(item.rpartition("::")[2].strip() for item in marks)
-    lines = (metadata.get("License") or "").strip().splitlines()
+    lines = next(iter(metadata.get_all("License", [])), "").strip().splitlines()
     return lines[0].strip() if lines else ""
 
 

@@ -127,3 +127,29 @@ def test_a_study_cannot_make_the_platform_write_where_the_operator_does_not_allo
     assert not store.exists()
     with pytest.raises(LookupError):
         lab.study(name, run_id)
+
+
+def test_a_generic_run_with_a_victims_name_and_run_id_is_another_study(lab: Lab) -> None:
+    given = {"scheduler": {"name": "default", "max_steps": 2}, "trials": 1, "flow": "rolling"}
+    name = lab.add_study("victim", **given)
+    run_id = lab.trigger(name)
+    assert lab.wait(name, run_id) == "success"
+    victim = lab.study(name, run_id)
+    assert victim.owner == lab.stack.username
+    kept = lab.session.gateway.kept_checkpoints(victim.id)
+    assert kept
+    path = lab.stack.dags / "studies" / f"{name}.yaml"
+    study = {**yaml.safe_load(path.read_text(encoding="utf-8")), "cache": False, "seed": 8}
+    lab.airflow.request(
+        "POST",
+        "/dags/hpo_study/dagRuns",
+        json={"logical_date": None, "dag_run_id": run_id, "conf": {"study": study}},
+    )
+    assert lab.wait("hpo_study", run_id) == "success"
+    attacker = lab.session.gateway.find(name, run_id, dag_id="hpo_study")
+    assert attacker.id != victim.id
+    assert attacker.key != victim.key
+    assert lab.session.gateway.find(name, run_id, dag_id=name) == victim
+    assert lab.session.gateway.kept_checkpoints(victim.id) == kept
+    saved = lab.checkpoints(victim.key).complete()
+    assert {(ref.trial, ref.step) for ref in saved} >= kept

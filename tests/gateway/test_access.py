@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import jwt
@@ -13,12 +14,12 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute
 
-from hpo_ops.client import (
-    Turn,
-)
+from hpo_ops.checkpoints import Store
+from hpo_ops.client import Turn
 from hpo_ops.client.http import API
 from hpo_ops.client.signing import AUDIENCE, Purpose
 from hpo_ops.gateway.app import create_app
+from hpo_ops.gateway.jobs import Platform, Runs
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger
@@ -31,6 +32,9 @@ from tests.gateway.web import (
     segment_of,
     task,
 )
+from tests.jobs import SAMPLE
+from tests.ledger.test_ledger import everything
+from tests.studies import study_data
 
 
 @cache
@@ -170,8 +174,12 @@ def test_a_study_is_shown_to_those_with_the_right_only(
     path = path.replace("/studies/1", f"/studies/{study_id}")
     headers = bearer(turn.token or "") if who == "segment" else person(who)
     answer = lasting_web.request(method, f"/hpo{path}", headers=headers, json={})
-    assert answer.status_code == 403
-    assert answer.json()["detail"] in ("no right to see small", "no right to change small")
+    if who == "segment":
+        assert answer.status_code == 403
+        assert answer.json() == {"detail": "the token of a segment is for that segment alone"}
+    else:  # as for a study that does not exist
+        assert answer.status_code == 404
+        assert answer.json() == {"detail": f"there is no study with the id {study_id}"}
 
 
 def test_who_may_look_may_not_change(lasting_web: TestClient, lasting: Studies) -> None:
@@ -209,7 +217,7 @@ def test_a_list_shows_only_what_one_may_see(web: TestClient, studies: Studies) -
     assert listed(task()) == ["secret", "small"]
     assert listed(person("ann")) == ["small"]
     assert listed(person("eve")) == []
-    assert web.get(f"{API}/names/secret", headers=person("ann")).status_code == 403
+    assert web.get(f"{API}/names/secret", headers=person("ann")).status_code == 404
     assert web.get(f"{API}/names/small", headers=person("ann")).json()["name"] == "small"
 
 
@@ -236,3 +244,62 @@ def test_the_token_of_a_turn_is_for_its_segment(lasting_web: TestClient, lasting
     assert lasting_web.post(f"{API}/segments/{mine}/reports", headers=headers, json=[]).is_success
     answer = lasting_web.post(f"{API}/segments/{theirs}/reports", headers=headers, json=[])
     assert answer.status_code == 403
+
+
+# -- every route, for someone with a login and no right --------------------------------------
+
+OPEN = {
+    ("GET", "/studies"),
+    ("GET", "/pools"),
+    ("POST", "/reconcile"),
+    ("GET", "/openapi.json"),
+    ("GET", "/docs"),
+}
+"""Routes that answer everyone who has logged in, with what they may see."""
+
+
+def bodies() -> dict[tuple[str, str], Any]:
+    """What routes need to get as far as asking for rights."""
+    trial = {"number": 0, "params": {"lr": 0.01, "width": 8}, "values": [0.5], "curve": []}
+    return {
+        ("POST", "/imports"): {"config": study_data(), "source": "old", "trials": [trial]},
+        ("POST", "/jobs"): dict(SAMPLE),
+    }
+
+
+def test_who_has_no_right_on_a_dag_gets_nothing_from_any_route(studies: Studies) -> None:
+    study_id, turn = begin(studies)
+    record, segment = studies.ledger.get(study_id), segment_of(turn)
+    values = {"study_id": str(study_id), "trial": "0", "number": "0", "segment": segment}
+    platform = Platform(
+        runs=cast(Runs, None),
+        open_store=lambda: ("s3://hpo", cast(Store, None)),
+        folder=Path("/nowhere"),
+        runner="local",
+        most_trials=9,
+    )
+    app = create_app(studies, login=log_in, platform=platform)
+    web = TestClient(app, raise_server_exceptions=False)
+    query = {"capacity": 1, "key": "a", "rounds_left": 1, "dag_id": record.dag_id}
+    before = everything(studies.ledger)
+    walked = 0
+    for path, methods in app.openapi()["paths"].items():
+        for method in (name.upper() for name in methods):
+            route = (method, path.removeprefix("/api/v1"))
+            named = re.sub(r"{(\w+)}", lambda found: values.get(found[1], record.name), path)
+            answer = web.request(
+                method,
+                named,
+                headers=person("eve"),
+                params={**query, "run_id": record.run_id},
+                json=bodies().get(route, []),
+            )
+            if route in OPEN:
+                assert answer.status_code == 200, (route, answer.text)
+            else:
+                assert answer.status_code in (401, 403, 404), (route, answer.text)
+            assert record.key not in answer.text
+            assert segment not in answer.text or route[1].startswith("/segments/")
+            walked += 1
+    assert walked > 40
+    assert everything(studies.ledger) == before

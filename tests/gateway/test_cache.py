@@ -41,7 +41,7 @@ def start(studies: Studies, name: str = "small", *, code: str = "abc", **changes
         },
     )
     request = StudyRequest(
-        config=data, dag_id=name, run_id="run-1", origin=Provenance(code_hash=code)
+        config=data, dag_id=name, run_id="run-1", owner="ann", origin=Provenance(code_hash=code)
     )
     return studies.start(request).id
 

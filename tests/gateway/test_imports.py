@@ -19,6 +19,7 @@ from hpo_ops.gateway import reading
 from hpo_ops.gateway.app import create_app
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.ledger import StudyIdentity
 from tests.studies import study_data
 
 
@@ -75,15 +76,15 @@ def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
     )
     assert len(list(studies.ledger.recent())) == 1
 
-    record = studies.ledger.find("small", done.run_id)
+    record = studies.ledger.find_run(StudyIdentity("small", done.run_id))
     progress = reading.progress(studies.ledger, record)
     assert (progress.state, progress.trials, progress.counts["completed"]) == ("ended", 3, 3)
     assert progress.best is not None
     assert (progress.best.value, progress.best.step) == (0.9, 2)
     assert reading.curve(studies.ledger, record, 1)[0]["metrics"] == {"accuracy": 0.1}
 
-    warm = study_data(name="next", warm_start={"study": "small", "run": done.run_id})
-    handle = studies.start(StudyRequest(config=warm, dag_id="next", run_id="run"))
+    warm = study_data(warm_start={"study": "small", "run": done.run_id})
+    handle = studies.start(StudyRequest(config=warm, dag_id="small", run_id="run"))
     assert handle.notes == [
         f"warm start: 3 trials of small/{done.run_id} are known to the sampler"
     ]

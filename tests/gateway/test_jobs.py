@@ -23,6 +23,7 @@ from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.settings import job_runner
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.protocol import Outcome, Report, Result
+from tests.gateway.web import task
 from tests.jobs import CODE, SAMPLE, archive
 
 URL = "/api/v1/jobs"
@@ -36,12 +37,14 @@ class FakeRuns:
 
     started: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
     fails: int = 0
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
         if self.fails:
             self.fails -= 1
             raise LookupError("Airflow has no DAG yet")
+        self.users.setdefault(run_id, user)
         self.started.setdefault((dag_id, run_id), json.loads(json.dumps(conf)))
 
     def state(self, dag_id: str, run_id: str) -> str | None:
@@ -59,7 +62,10 @@ class Person:
         return True
 
     def may_start(self, dag_id: str) -> bool:
-        return self.name == "ci"
+        return self.name != "reader"
+
+    def may_operate(self) -> bool:
+        return False
 
 
 async def log_in(request: Request) -> Person:
@@ -109,9 +115,10 @@ def test_the_papers_job_with_its_archive_is_a_study_of_the_generic_dag(lab: Lab)
     assert answer.status_code == 201, answer.text
     status = answer.json()
     assert (status["job"], status["state"], status["iterations"]) == ("SampleModel", "queued", 150)
-    assert answer.headers["Location"] == f"{URL}/SampleModel?run_id=job__SampleModel"
     ((key, conf),) = lab.runs.started.items()
-    assert key == ("hpo_study", "job__SampleModel")
+    assert key == ("hpo_study", status["run_id"])
+    assert key[1].startswith("job__SampleModel__")
+    assert answer.headers["Location"] == f"{URL}/SampleModel?run_id={key[1]}"
     name = conf["study"]["code"].removeprefix("s3://hpo/")
     code = local_code(lab.store, name, lab.folder)
     assert (code / "modelpkg/train.py").read_text() == CODE["modelpkg/train.py"]
@@ -141,14 +148,68 @@ def test_another_job_under_the_same_name_is_a_conflict_that_names_what_differs(l
 
 def test_an_idempotency_key_runs_a_name_once_more_but_itself_only_once(lab: Lab) -> None:
     keyed = {**LOGIN, "Idempotency-Key": "build 17"}
-    lab.post()
+    plain = lab.post()
     again, repeated = lab.post(headers=keyed), lab.post(headers=keyed)
     assert (again.status_code, repeated.status_code) == (201, 200)
-    assert again.json()["run_id"] == repeated.json()["run_id"] != "job__SampleModel"
+    assert again.json()["run_id"] == repeated.json()["run_id"] != plain.json()["run_id"]
     assert len(lab.runs.started) == 2
     other = lab.post({**SMALL, "seed": 4}, headers=keyed)
     assert other.status_code == 409
     assert "Idempotency-Key build 17" in other.json()["detail"]
+
+
+def test_names_and_keys_of_jobs_are_each_persons_own(lab: Lab) -> None:
+    ann, bob = ({"Authorization": f"Bearer {name}"} for name in ("ann", "bob"))
+    taken = {**bob, "Idempotency-Key": "SampleModel"}  # a key that looks like a name
+    squatted = lab.post({**SMALL, "seed": 4}, headers=taken)
+    named = lab.post({**SMALL, "seed": 5}, headers=bob)
+    mine = lab.post(headers=ann)
+    keyed = lab.post({**SMALL, "seed": 6}, headers={**ann, "Idempotency-Key": "SampleModel"})
+    answers = (squatted, named, mine, keyed)
+    assert [answer.status_code for answer in answers] == [201] * 4, [a.text for a in answers]
+    assert len(lab.runs.started) == 4
+    again = lab.post(headers=ann)
+    assert (again.status_code, again.json()["run_id"]) == (200, mine.json()["run_id"])
+
+
+def test_a_job_of_a_name_is_ones_own_where_one_has_it(lab: Lab) -> None:
+    ann, bob, cat = ({"Authorization": f"Bearer {name}"} for name in ("ann", "bob", "cat"))
+    mine = lab.post(headers=ann).json()["run_id"]
+    theirs = lab.post(headers=bob).json()["run_id"]
+    assert mine != theirs
+    shown = [
+        lab.web.get(f"{URL}/SampleModel", headers=who).json()["run_id"] for who in (ann, bob, cat)
+    ]
+    assert shown == [mine, theirs, theirs]  # without one of their own, the newest
+
+
+def test_nobody_can_trigger_a_run_in_the_place_of_a_job_to_come(lab: Lab) -> None:
+    squatted = ("hpo_study", "job__SampleModel")
+    lab.runs.started[squatted] = {"study": {"name": "evil"}}
+    answer = lab.post()
+    assert answer.status_code == 201
+    assert answer.json()["run_id"] != squatted[1]
+    assert len(lab.runs.started) == 2
+
+
+def test_only_the_owner_of_a_job_acts_on_its_study(lab: Lab) -> None:
+    ann, bob = ({"Authorization": f"Bearer {name}"} for name in ("ann", "bob"))
+    lab.post(headers=ann)
+    ((dag_id, run_id), conf) = next(iter(lab.runs.started.items()))
+    code = local_code(lab.store, conf["study"]["code"].removeprefix("s3://hpo/"), lab.folder)
+    body = {
+        "config": {**conf["study"], "code": str(code)},
+        "dag_id": dag_id,
+        "run_id": run_id,
+        "owner": lab.runs.users[run_id],
+    }
+    study = lab.web.post("/api/v1/studies", headers=task(), json=body).json()
+    for action in ("pause", "resume", "stop", "close"):
+        answer = lab.web.post(f"/api/v1/studies/{study['id']}/{action}", headers=bob)
+        assert answer.status_code == 403
+        assert "belongs to ann" in answer.json()["detail"]
+    answer = lab.web.post(f"/api/v1/studies/{study['id']}/stop", headers=ann)
+    assert answer.status_code == 200
 
 
 def test_a_job_whose_run_could_not_be_started_is_started_by_the_next_post(lab: Lab) -> None:

@@ -115,8 +115,10 @@ def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: 
     )
     with pytest.raises(LookupError, match="there is no study none"):
         tasks.find("none")
-    with pytest.raises(GatewayRefusedError, match="no right to see small"):
+    with pytest.raises(LookupError, match=f"there is no study with the id {study_id}"):
         eve.progress(study_id)
+    with pytest.raises(GatewayRefusedError, match="only the tasks of a study may do this"):
+        eve.verdict(study_id)
     with pytest.raises(GatewayRefusedError, match="log in first"):
         gateway(lasting_web, "nonsense").progress(study_id)
     bad = StudyRequest(config=study_data(trials=0), dag_id="small", run_id="r2")

@@ -213,10 +213,12 @@ def test_a_reader_is_told_but_may_not_repair(studies: Studies) -> None:
             repair()
 
 
-def test_a_stranger_learns_only_that_a_segment_is_not_for_them(studies: Studies) -> None:
+def test_a_stranger_does_not_learn_which_segments_exist(studies: Studies) -> None:
     _, segment = begin_pods(studies, pod={"namespace": "far"})
-    part = client_of(studies, "person eve").ledger_part([segment, "never heard of"])
-    assert part == LedgerPart.from_dict({"hidden": [segment]})
+    eve = client_of(studies, "person eve")
+    asked = sorted([segment, "never heard of"])
+    assert eve.ledger_part(asked) == LedgerPart.from_dict({"hidden": asked})
+    assert eve.ledger_part() == LedgerPart.from_dict({})
 
 
 def test_an_editor_may_repair(studies: Studies) -> None:

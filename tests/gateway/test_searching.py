@@ -36,7 +36,9 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
     data = study_data(
         **{"scheduler": WHOLE, "space": SPACE, "trials": 6, "parallelism": 3, **changes}
     )
-    study_id = studies.start(StudyRequest(config=data, dag_id="d", run_id=run_id)).id
+    study_id = studies.start(
+        StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
+    ).id
     for number in range(data["trials"] // data["parallelism"]):
         for member in studies.sample(study_id, number).members:
             turn = studies.turn(study_id, member["trial"], key="a")
@@ -150,7 +152,7 @@ def test_several_metrics_give_a_pareto_front(
     studies: Studies, database: str, sampler: str
 ) -> None:
     trials = run(studies, metric=None, metrics=BOTH, sampler=sampler)
-    record = studies.ledger.find("small")
+    record = next(studies.ledger.named("small"))
     front = {trial.trial for trial in reading.front(studies.ledger, record)}
     seen = optuna.load_study(study_name=record.key, storage=database)
     assert front == {trial.number for trial in seen.best_trials}
@@ -163,7 +165,7 @@ def test_what_violates_a_constraint_is_never_the_best(studies: Studies) -> None:
     trials = run(studies, sampler="random", constraints=["accuracy <= 0.6"], trials=9)
     values = [trial.value for trial in trials if trial.value is not None]
     assert max(values) > 0.6
-    best = reading.best(studies.ledger, studies.ledger.find("small"))
+    best = reading.best(studies.ledger, next(studies.ledger.named("small")))
     assert best is not None
     assert best.value == max(value for value in values if value <= 0.6)
 
@@ -177,5 +179,5 @@ def test_parameters_that_violate_a_constraint_are_not_trained(
         assert (trial.state is TrialState.COMPLETED) == is_possible
         if not is_possible:
             assert (trial.reason, trial.step) == ("violates width <= 2", 0)
-    seen = optuna.load_study(study_name=studies.ledger.find("small").key, storage=database)
+    seen = optuna.load_study(study_name=next(studies.ledger.named("small")).key, storage=database)
     assert {trial.state.name for trial in seen.trials} == {"COMPLETE", "PRUNED"}

@@ -18,12 +18,14 @@ from tests.studies import study_data
 
 def start(studies: Studies, run_id: str, **changes: Any) -> list[str]:
     data = study_data(**{"scheduler": WHOLE, "space": SPACE, **changes})
-    return studies.start(StudyRequest(config=data, dag_id="d", run_id=run_id)).notes
+    return studies.start(
+        StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
+    ).notes
 
 
 def told(studies: Studies, database: str) -> list[float | None]:
     """The values that Optuna has of the newest study, the taken ones first."""
-    key = studies.ledger.find("small").key
+    key = next(studies.ledger.named("small")).key
     seen = optuna.load_study(study_name=key, storage=database)
     return [trial.value for trial in seen.trials]
 
@@ -34,7 +36,7 @@ def test_a_study_starts_from_an_earlier_one(studies: Studies, database: str) -> 
     values = [trial.value for trial in first + second]
     assert told(studies, database) == values
     assert [trial.trial for trial in second] == list(range(6))
-    best = reading.best(studies.ledger, studies.ledger.find("small"))
+    best = reading.best(studies.ledger, next(studies.ledger.named("small")))
     assert best is not None
     assert best.value == max(trial.value or 0 for trial in second)
 
@@ -92,7 +94,7 @@ def test_a_study_starts_from_another_storage(
     ("wanted", "message"),
     [
         ({"study": "nobody"}, "warm_start.study is 'nobody', but there is no such study"),
-        ({"study": "first", "run": "x"}, "there is no study first with the run x"),
+        ({"study": "first", "run": "x"}, "warm_start.run is 'x', but there is no such study"),
         ({"study": "x", "storage": "old"}, "'old', but the gateway has no HPO_STORAGE_OLD"),
         ({"study": "x", "storage": "sqlite:////no/file.db"}, "is an address, but must be a name"),
         ({"study": "loss"}, "its metric is loss, and this study's is accuracy"),
@@ -105,8 +107,7 @@ def test_what_cannot_be_started_from_is_told_before_the_study_is_there(
     start(studies, "one", name="loss", metric={"name": "loss", "direction": "maximize"})
     with pytest.raises(StudyError, match=message):
         start(studies, "two", warm_start=wanted)
-    with pytest.raises(LookupError):
-        studies.ledger.find("small")
+    assert list(studies.ledger.named("small")) == []
 
 
 def test_enqueued_parameters_are_tried_first(studies: Studies) -> None:

@@ -31,6 +31,7 @@ class Person:
     name: str
     reads: frozenset[str] = frozenset()
     edits: frozenset[str] = frozenset()
+    is_operator: bool = False
 
     def may_read(self, dag_id: str) -> bool:
         return dag_id in self.reads
@@ -38,13 +39,23 @@ class Person:
     def may_edit(self, dag_id: str) -> bool:
         return dag_id in self.edits
 
+    def may_start(self, dag_id: str) -> bool:
+        return dag_id in self.edits
 
+    def may_operate(self) -> bool:
+        return self.is_operator
+
+
+GENERIC = frozenset({"hpo_study"})
 PEOPLE = {
     person.name: person
     for person in (
         Person("ann", reads=frozenset({"small"}), edits=frozenset({"small"})),
         Person("bob", reads=frozenset({"small"})),
         Person("eve"),
+        Person("mia", reads=GENERIC, edits=GENERIC),
+        Person("max", reads=GENERIC, edits=GENERIC),
+        Person("ops", reads=GENERIC, edits=GENERIC, is_operator=True),
     )
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hpo_ops.config import parse_study
-from hpo_ops.ledger import Ledger, StudyRecord
+from hpo_ops.ledger import Ledger, StudyIdentity, StudyRecord
 from tests.studies import study_data
 
 
@@ -18,4 +18,4 @@ def ledger(database: str) -> Iterator[Ledger]:
 
 def start(ledger: Ledger, name: str = "small", run_id: str = "run-1") -> StudyRecord:
     config = parse_study(study_data(name=name), source="test")
-    return ledger.start_study(config, run_id=run_id, dag_id=name)
+    return ledger.start_study(config, identity=StudyIdentity(name, run_id))

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from hpo_ops.config import parse_study
 from hpo_ops.core import Action, Decision, TrialState
-from hpo_ops.ledger import EventKind, Ledger, UnknownStudyError
+from hpo_ops.ledger import EventKind, Ledger, StudyIdentity, UnknownStudyError
 from hpo_ops.ledger.schema import decisions, events, metadata, reports, trials
 from hpo_ops.protocol import Checkpoint, Report
 from tests.ledger.conftest import start
@@ -45,8 +45,9 @@ def test_a_study_is_entered_once_for_a_run(ledger: Ledger) -> None:
     assert kinds == [EventKind.STUDY_STARTED]
     other = start(ledger, run_id="run-2")
     assert other.id != first.id
-    assert ledger.find("small").id == other.id  # the newest
-    assert ledger.find("small", "run-1").id == first.id
+    assert [record.id for record in ledger.named("small")] == [other.id, first.id]
+    assert [record.id for record in ledger.named("small", run_id="run-1")] == [first.id]
+    assert ledger.find_run(StudyIdentity("small", "run-1")).id == first.id
     assert [record.id for record in ledger.recent()] == [other.id, first.id]
 
 
@@ -59,22 +60,21 @@ def test_a_study_entered_by_many_at_once_is_one_study(ledger: Ledger) -> None:
 def test_a_study_comes_back_as_it_was_written(ledger: Ledger) -> None:
     space = {"zeta": [1, 2], "a": {"float": [0, 1], "when": {"zeta": 1}}, "mid": {"int": [1, 3]}}
     config = parse_study(study_data(space=space), source="test")
-    assert ledger.start_study(config, run_id="r", dag_id="d").config == config
+    assert ledger.start_study(config, identity=StudyIdentity("d", "r")).config == config
 
 
 def test_a_space_keeps_its_order_in_the_ledger(ledger: Ledger) -> None:
     space = {"zeta": [1, 2], "a": {"float": [0, 1]}, "mid": {"int": [1, 3]}}
     config = parse_study(study_data(space=space), source="test")
-    record = ledger.start_study(config, run_id="r", dag_id="d")
+    record = ledger.start_study(config, identity=StudyIdentity("d", "r"))
     assert list(record.config.space) == ["zeta", "a", "mid"]
 
 
 def test_what_is_not_there_is_named(ledger: Ledger) -> None:
     start(ledger)
-    with pytest.raises(UnknownStudyError, match=r"there is no study none$"):
-        ledger.find("none")
-    with pytest.raises(UnknownStudyError, match="there is no study small with the run run-9"):
-        ledger.find("small", "run-9")
+    assert list(ledger.named("none")) == []
+    with pytest.raises(UnknownStudyError, match="the run run-9 of small has no study"):
+        ledger.find_run(StudyIdentity("small", "run-9"))
     with pytest.raises(UnknownStudyError, match="999"):
         ledger.get(999)
     with pytest.raises(UnknownStudyError, match="999"), ledger.study(999):

@@ -124,6 +124,7 @@ def test_who_a_pod_is_stands_in_its_labels() -> None:
         "app.kubernetes.io/managed-by": "hpo-ops",
         "hpo-ops/study": "digits",
         "hpo-ops/run": label_value("manual__2026-01-02T03:04:05+00:00"),
+        "hpo-ops/key": label_value("digits/run"),
         "hpo-ops/trial": "3",
         "hpo-ops/segment": "a" * 32,
     }
