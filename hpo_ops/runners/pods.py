@@ -272,7 +272,7 @@ def _training_mounts(plan: SegmentPod) -> list[Spec]:
     workspace = {"name": WORKSPACE_VOLUME, "mountPath": WORKSPACE}
     if not plan.pod.read_only_root:
         return [workspace]
-    return [workspace, {"name": TRAINING_TEMPORARY, "mountPath": "/tmp"}]  # noqa: S108
+    return [workspace, {"name": TRAINING_TEMPORARY, "mountPath": "/tmp"}]  # noqa: S108  a path in the pod
 
 
 def _training_container(plan: SegmentPod, shares: int) -> Spec:
@@ -293,7 +293,7 @@ def _training_container(plan: SegmentPod, shares: int) -> Spec:
         "volumeMounts": [
             *_training_mounts(plan),
             # Where torch's workers share.
-            {"name": SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"},  # noqa: S108
+            {"name": SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"},  # noqa: S108  a path in the pod
         ],
     }
     if plan.code is not None:

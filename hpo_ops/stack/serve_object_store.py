@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
         access_key=os.environ["AWS_ACCESS_KEY_ID"], hosts=[given.host, "localhost", LOOPBACK]
     )
     command = security.command([f"-ip={given.host}", *given.options])
-    os.execv(command[0], command)  # noqa: S606
+    os.execv(command[0], command)  # noqa: S606  becomes the server
 
 
 if __name__ == "__main__":

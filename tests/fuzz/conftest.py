@@ -98,7 +98,7 @@ def _settings(inputs: int) -> settings:
         phases=[Phase.reuse, Phase.generate, Phase.shrink],
     )
     if not _is_long():
-        return settings(base, derandomize=True, database=None)
+        return settings(base, derandomize=True, database=None, phases=[Phase.generate])
     place = DirectoryBasedExampleDatabase(".hypothesis/fuzz")
     return settings(base, derandomize=False, database=place, print_blob=True)
 

@@ -26,35 +26,17 @@ from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.databases import fresh_database
 from tests.gateway.test_jobs import FakeRuns
-from tests.gateway.web import SECRET, bearer, begin, person, segment_of, task
+from tests.gateway.web import SECRET, Person, bearer, begin, person, segment_of, task
 
 LEAKS = ("Traceback (most recent call last)", 'File "/', "psycopg2", "sqlalchemy", "[SQL:")
 """Text of our own insides, which no answer has."""
 HOST = "http://gateway"
 
 
-@dataclass(frozen=True)
-class Person:
-    """A person who may see, act on and start some DAGs."""
-
-    name: str
-    sees: frozenset[str] = frozenset()
-    acts: frozenset[str] = frozenset()
-
-    def may_read(self, dag_id: str) -> bool:
-        return dag_id in self.sees
-
-    def may_edit(self, dag_id: str) -> bool:
-        return dag_id in self.acts
-
-    def may_start(self, dag_id: str) -> bool:
-        return dag_id in self.acts
-
-
 _DAGS = frozenset({"small", "hpo_study", "hpo_pod_study", "hpo_reconcile"})
 PEOPLE = {
-    "owner": Person("owner", sees=_DAGS, acts=_DAGS),
-    "viewer": Person("viewer", sees=_DAGS),
+    "owner": Person("owner", reads=_DAGS, edits=_DAGS),
+    "viewer": Person("viewer", reads=_DAGS),
     "stranger": Person("stranger"),
 }
 

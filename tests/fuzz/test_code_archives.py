@@ -39,7 +39,10 @@ PAX = (
     {"mtime": "nan"},
 )
 
+GOOD = ("a", "b/c", "b/d.py", "./e", "f/g/h.txt")
+
 names = st.one_of(
+    *[st.sampled_from(GOOD)] * 4,
     st.sampled_from(NAMES),
     st.sampled_from([name for name in ODD_TEXT if name.isprintable()]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
@@ -49,11 +52,11 @@ names = st.one_of(
 @st.composite
 def members(draw: st.DrawFn) -> tarfile.TarInfo:
     item = tarfile.TarInfo(draw(names))
-    item.type = draw(st.sampled_from((*TYPES, tarfile.REGTYPE, tarfile.REGTYPE)))
+    item.type = draw(st.sampled_from((*TYPES, *[tarfile.REGTYPE] * 30)))
     item.linkname = draw(st.sampled_from(("", "a", "../../etc/passwd", "/etc/passwd")))
-    item.size = draw(st.sampled_from((0, 0, 1, 600, LIMIT + 1, 8**11 - 1)))
+    item.size = draw(st.sampled_from((0, 1, 600) * 4 + (LIMIT + 1, 8**11 - 1)))
     item.mode = draw(st.sampled_from((0o644, 0o4777, 0o000)))
-    item.pax_headers = dict(draw(st.sampled_from(PAX)))
+    item.pax_headers = dict(draw(st.sampled_from((*PAX, *[PAX[0]] * 10))))
     return item
 
 
@@ -71,7 +74,7 @@ def packed(draw: st.DrawFn) -> bytes:
                 continue
             made.fileobj.write(header + content + b"\0" * (-len(content) % 512))  # type: ignore[union-attr]
     data = plain.getvalue()
-    if draw(st.booleans()):
+    if not draw(st.integers(0, 2)):
         data = draw(damaged([data], tokens=[b"\xff" * 12, b"0" * 11, b"\x80" + b"\xff" * 11]))
     data = gzip.compress(data, 1, mtime=0) if draw(st.integers(0, 9)) else data
     if not draw(st.integers(0, 4)):

@@ -100,13 +100,11 @@ bodies = st.one_of(
 @pytest.mark.fuzz(100)
 def test_a_nearly_valid_body_gets_an_answer(target: Target, fuzz: Fuzz[Body]) -> None:
     def check(body: Body) -> Counter[str]:
-        headers = dict(target.callers[body.caller])
-        path = body.path
-        if body.caller == "agent":
+        headers, segment = dict(target.callers[body.caller]), target.known["segment"]
+        if body.path.endswith("/result"):  # the last thing that a segment says
             _, turn = begin(target.studies)
-            headers = bearer(turn.token or "")
-            path = path.replace("{segment}", segment_of(turn))
-        path = path.replace("{study}", str(target.known["study_id"]))
+            headers, segment = bearer(turn.token or ""), segment_of(turn)
+        path = body.path.format(segment=segment, study=target.known["study_id"])
         data = body.data
         if body.path == "/studies" and data["run_id"] == "small":
             data = {**data, "run_id": uuid.uuid4().hex}
