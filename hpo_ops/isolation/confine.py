@@ -67,7 +67,10 @@ def main(text: str) -> None:
         _become_users_code(order, guard)
     for descriptor in range(3):  # the pipes belong to the users' code alone
         os.close(descriptor)
-    select.select([os.pidfd_open(child), order["lifeline"]], [], [])
+    events = select.poll()  # select() takes no descriptor above 1024
+    events.register(os.pidfd_open(child), select.POLLIN)
+    events.register(order["lifeline"], select.POLLIN)
+    events.poll()
     os._exit(os.waitstatus_to_exitcode(_kill_and_reap(child)) & 0xFF)
 
 
