@@ -23,6 +23,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import struct
 import sys
@@ -71,7 +72,9 @@ def main(text: str) -> None:
     events.register(os.pidfd_open(child), select.POLLIN)
     events.register(order["lifeline"], select.POLLIN)
     events.poll()
-    os._exit(os.waitstatus_to_exitcode(_kill_and_reap(child)) & 0xFF)
+    status = _kill_and_reap(child)
+    shutil.rmtree(order["private"], ignore_errors=True)  # the platform may be gone
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def _kill_and_reap(child: int) -> int:
