@@ -55,9 +55,11 @@ def triggerer_access(connection: Connection) -> tuple[str, dict[str, str]]:
 def connect_gateway() -> GatewayClient:
     """The gateway, for the task that runs now: its tokens are good for its own DAG run."""
     task = get_current_context()["ti"]
-    map_index = -1 if task.map_index is None else task.map_index
     identity = TaskIdentity(
-        dag_id=task.dag_id, run_id=task.run_id, task_id=task.task_id, map_index=map_index
+        dag_id=task.dag_id,
+        run_id=task.run_id,
+        task_id=task.task_id,
+        map_index=-1 if task.map_index is None else task.map_index,
     )
     url = gateway_url(BaseHook.get_connection(GATEWAY))
     return GatewayClient(url, TaskTokens(_task_key, identity))

@@ -216,19 +216,21 @@ class WorkerPipeExecutor(BaseExecutor):
             too_old = time.monotonic() - self.BEGIN_SECONDS
             for worker in self._workers:
                 if worker.workload and not worker.has_begun and worker.given_at < too_old:
-                    _signal(worker, signal.SIGKILL)
+                    self._receive_all(worker)  # its message may have waited for this process
+                    if worker.workload and not worker.has_begun:
+                        _signal(worker, signal.SIGKILL)
             dead = [worker for worker in self._workers if not worker.process.is_alive()]
             for worker in dead:
                 self._bury(worker)
         if dead:
+            self.log.warning("%d of %d workers ended; replacing them", len(dead), self.parallelism)
             self._fill_up()
             with self._lock:
                 self._give_out()
 
     def _bury(self, worker: _Worker) -> None:
         """Takes a dead worker off the list, and settles the workload that it had."""
-        while worker.pipe is not None and worker.pipe.poll():
-            self._receive(worker)
+        self._receive_all(worker)
         self._workers.remove(worker)
         _close(worker)
         workload, code = worker.workload, worker.process.exitcode
@@ -316,6 +318,10 @@ class WorkerPipeExecutor(BaseExecutor):
         for worker in self._workers:
             if worker.pipe is not None and worker.pipe in ready and worker.pipe.poll():
                 self._receive(worker)
+
+    def _receive_all(self, worker: _Worker) -> None:
+        while worker.pipe is not None and worker.pipe.poll():
+            self._receive(worker)
 
     def _receive(self, worker: _Worker) -> None:
         """Takes one message of a worker's: None when it begins, else how its workload ended."""

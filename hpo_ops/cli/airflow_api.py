@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from hpo_ops.cli.errors import CommandError
+from hpo_ops.cli.errors import AirflowAwayError, CommandError
 
 _PAGE = 100  # the most that Airflow gives by default
 
@@ -41,9 +41,11 @@ class AirflowApi:
         try:
             answer = self._http.request(method, f"/api/v2{path}", **arguments)
         except httpx.TransportError as error:
-            raise CommandError(f"Airflow at {self.url} does not answer: {error}") from error
+            raise AirflowAwayError(f"Airflow at {self.url} does not answer: {error}") from error
         if answer.status_code == 404:
             raise LookupError(_detail(answer))
+        if answer.status_code >= 500:
+            raise AirflowAwayError(f"Airflow says {answer.status_code}: {_detail(answer)}")
         if not answer.is_success:
             raise CommandError(f"Airflow says {answer.status_code}: {_detail(answer)}")
         return answer.json() if answer.content else None

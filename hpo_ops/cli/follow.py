@@ -9,21 +9,33 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from hpo_ops.cli.errors import AirflowAwayError
 from hpo_ops.cli.session import Session
 from hpo_ops.cli.show import progress_line
-from hpo_ops.client import Progress
+from hpo_ops.client import GatewayUnreachableError, Progress
 
 POLL_SECONDS = 1.0
+AWAY_SECONDS = 120.0
 ENDED = ("success", "failed")
 
 
 def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name: str) -> bool:
-    """Shows a study's progress until its run has ended; True where it ended well."""
+    """Shows a study's progress until its run has ended; True where it ended well.
+
+    The api-server may be away for `AWAY_SECONDS`, as when it is started again.
+    """
     with Live(console=console, refresh_per_second=4, transient=False) as live:
-        last = ""
+        last, seen_at = "", time.monotonic()
         while True:
-            state = session.airflow.run_state(dag_id, run_id)
-            progress = _progress(session, name, dag_id, run_id)
+            try:
+                state = session.airflow.run_state(dag_id, run_id)
+                progress = _progress(session, name, dag_id, run_id)
+            except (AirflowAwayError, GatewayUnreachableError):
+                if time.monotonic() - seen_at > AWAY_SECONDS:
+                    raise
+                time.sleep(POLL_SECONDS)
+                continue
+            seen_at = time.monotonic()
             line = progress_line(progress) if progress else f"{name}  {state}"
             if console.is_terminal:
                 live.update(_picture(line, progress))

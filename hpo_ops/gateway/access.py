@@ -73,26 +73,20 @@ class Caller:
     """Who sent a request: a task, an agent, or a person.
 
     Attributes:
-        segment: The segment, where an agent sent it.
-        user: The person, where one sent it.
+        segment: The segment whose agent it is.
+        user: The person.
+        dag_run: DAG id and run id to which a task's token is limited; None for all.
         claims: What the gateway's own token says, where there was one.
     """
 
     segment: str | None = None
     user: User | None = None
+    dag_run: tuple[str, str] | None = None
     claims: Claims | None = None
 
     @property
     def is_task(self) -> bool:
         return self.segment is None and self.user is None
-
-    @property
-    def dag_run(self) -> tuple[str, str] | None:
-        """DAG id and run id to which a task's token is limited; None for one that acts on all."""
-        claims = self.claims
-        if claims is None or claims.kind is not TokenKind.TASK or claims.dag_id == PLATFORM_DAG:
-            return None
-        return claims.dag_id, claims.run_id
 
     @property
     def is_platform(self) -> bool:
@@ -196,11 +190,18 @@ class Doorkeeper:
                 if error.is_ours:
                     raise _unauthorized(f"{why}: {error}") from error
             else:
-                is_segment = claims.kind is TokenKind.SEGMENT
-                return Caller(segment=claims.subject if is_segment else None, claims=claims)
+                return _holder(claims)
         if self._login is None:
             raise _unauthorized(why)
         return Caller(user=await self._login(request))
+
+
+def _holder(claims: Claims) -> Caller:
+    """Who holds a token of the gateway's own."""
+    if claims.kind is TokenKind.SEGMENT:
+        return Caller(segment=claims.subject, claims=claims)
+    is_limited = claims.kind is TokenKind.TASK and claims.dag_id != PLATFORM_DAG
+    return Caller(dag_run=(claims.dag_id, claims.run_id) if is_limited else None, claims=claims)
 
 
 def _unauthorized(why: str) -> HTTPException:

@@ -68,25 +68,24 @@ def main(text: str) -> None:
     for descriptor in range(3):  # the pipes belong to the users' code alone
         os.close(descriptor)
     select.select([os.pidfd_open(child), order["lifeline"]], [], [])
-    _, status = _kill_and_reap(child)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    os._exit(os.waitstatus_to_exitcode(_kill_and_reap(child)) & 0xFF)
 
 
-def _kill_and_reap(child: int) -> tuple[int, int]:
-    """Kills all processes below this one; returns how the first of them ended."""
-    found = (child, int(signal.SIGKILL))
+def _kill_and_reap(child: int) -> int:
+    """Kills all processes below this one; returns the wait status of the users' code."""
+    status = int(signal.SIGKILL)
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
         for pid in _children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            ended = os.waitpid(-1, 0)
+            pid, ended = os.waitpid(-1, 0)
         except ChildProcessError:
             break  # nothing is left, and nothing can come back
-        if ended[0] == child:
-            found = ended
-    return found
+        if pid == child:
+            status = ended
+    return status
 
 
 def _children() -> list[int]:
@@ -155,7 +154,7 @@ def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
     if not handed or is_reachable:
         os.execve(python, [python, "-P", *script], environment)  # noqa: S606  our own script
     home = places[order["home"]]
-    inner = os.path.relpath(os.path.realpath(python), order["home"])
+    inner = os.path.relpath(order["real_python"], order["home"])
     python = f"{home}/{inner}"
     environment["PYTHONHOME"] = home
     library = [f"{home}/lib", *filter(None, [environment.get("LD_LIBRARY_PATH")])]

@@ -221,6 +221,7 @@ class Sandbox:
             "gid": uid,
             "folder": str(self.code or home),
             "python": sys.executable,
+            "real_python": str(Path(sys.executable).resolve()),
             "home": sys.base_prefix,
             "sites": sites,
             "handed_over": [] if uid is None else sorted({*own, *modules}),

@@ -19,6 +19,7 @@ from typing import Any
 
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
+from hpo_ops.isolation.allowlist import VARIABLE as ALLOWED_CLASSES
 from hpo_ops.protocol import (
     AGENT_DIRECTORY_VARIABLE,
     DIRECTORY_VARIABLE,
@@ -321,6 +322,14 @@ def _agent_container(plan: SegmentPod) -> Spec:
     return {**_platform_container(plan, AGENT), "args": ["run"]}
 
 
+def _allowed_classes(plan: SegmentPod) -> dict[str, str]:
+    """Allows the agent the predictor that the gateway's operator has allowed for this study."""
+    order = plan.assignment.forecasts
+    if order is None or ":" not in order.predictor:
+        return {}
+    return {ALLOWED_CLASSES: order.predictor}
+
+
 def _platform_container(plan: SegmentPod, name: str) -> Spec:
     """A container of ours, which alone gets the token and the store's keys."""
     environment = {
@@ -330,6 +339,7 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
         "HPO_GATEWAY_URL": plan.gateway_url,
         "HPO_STUDY_KEY": plan.key,
         "HPO_CODE": plan.code or "",
+        **_allowed_classes(plan),
         **_sidecar(plan),
     }
     return {

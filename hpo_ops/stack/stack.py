@@ -340,15 +340,18 @@ def supervised(stack: Stack, say: Callable[[str], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def stopping_at_the_end(stack: Stack, progress: Progress) -> Iterator[None]:
     """Stops a stack when the body is interrupted by Ctrl-C or SIGTERM."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except KeyboardInterrupt:
         # A second Ctrl-C must not leave half of the parts behind.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
         stack.stop(progress)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -185,6 +185,20 @@ def test_a_stopped_worker_that_has_not_begun_its_task_is_replaced(
     assert sorted(number for number, _ in bench.begun()) == list(range(4))
 
 
+def test_a_worker_is_not_replaced_because_the_scheduler_was_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(bench.executor), "BEGIN_SECONDS", 0.3)
+    bench.queue(range(WORKERS), seconds=1.5)
+    bench.heartbeat()
+    with bench.executor._lock:  # nothing is received meanwhile
+        while len(bench.begun()) < WORKERS:
+            time.sleep(0.05)
+        time.sleep(0.4)
+    bench.wait_for_events(WORKERS)
+    assert sorted(bench.events) == [(number, "success") for number in range(WORKERS)]
+
+
 def test_the_end_comes_although_workers_are_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

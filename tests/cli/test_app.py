@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,35 @@ def test_every_command_explains_itself(name: str) -> None:
         result = run(name, option)
         assert result.exit_code == 0
         assert command.help.split()[0] in result.stdout
+
+
+class FakeStack:
+    """A stack of which the supervision is interrupted at once, as by Ctrl-C."""
+
+    url, username, password = "http://127.0.0.1:1", "admin", "secret"
+    done: list[str]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        FakeStack.done = []
+
+    def start(self, _: object) -> None:
+        self.done.append("start")
+
+    def supervise(self, _: object, *, until: object) -> None:
+        self.done.append("supervise")
+        raise KeyboardInterrupt
+
+    def stop(self, _: object) -> None:
+        self.done.append("stop")
+
+
+def test_up_in_the_foreground_supervises_and_stops_everything_on_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hpo_ops.cli.app.Stack", FakeStack)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert run("up", "--foreground").exit_code == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert FakeStack.done == ["start", "supervise", "stop"]
+    assert run("up").exit_code == 0
+    assert FakeStack.done == ["start"]

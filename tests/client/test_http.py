@@ -85,6 +85,7 @@ AWAY = httpx.ConnectError("connection refused")
         (410, GatewayRefusedError),
         (413, ValueError),
         (422, ValueError),
+        (429, GatewayUnreachableError),
         (500, GatewayUnreachableError),
         (502, GatewayUnreachableError),
         (503, GatewayUnreachableError),
@@ -111,6 +112,33 @@ def test_each_status_has_one_meaning_and_keeps_its_sentence(
 def test_a_refusal_of_any_shape_has_words(answer: httpx.Response, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         transport(scripted(answer)[0]).request("GET", "/studies")
+
+
+def test_a_busy_gateway_is_asked_again_when_it_says(clock: Clock) -> None:
+    busy = httpx.Response(429, json={"detail": "slower"}, headers={"Retry-After": "7"})
+    answer, requests = scripted(busy, httpx.Response(200, json=[]))
+    assert gateway(answer, clock).studies() == []
+    assert len(requests) == 2
+    assert clock.pauses == [7.0]
+
+
+def test_a_new_token_is_taken_up_and_a_made_one_is_made_for_each_request() -> None:
+    renewing = httpx.Response(200, headers={"HPO-Token": "second"})
+    answer, requests = scripted(renewing, httpx.Response(200))
+    one = transport(answer)
+    one.request("GET", "/a")
+    one.request("GET", "/b")
+    assert [item.headers["Authorization"] for item in requests] == [
+        "Bearer secret",
+        "Bearer second",
+    ]
+    answer, requests = scripted(httpx.Response(200))
+    mock = httpx.Client(base_url="http://gateway", transport=httpx.MockTransport(answer))
+    made = iter("ab")
+    two = Transport("http://gateway", lambda: next(made), client=mock)
+    two.request("GET", "/a")
+    two.request("GET", "/b")
+    assert [item.headers["Authorization"] for item in requests] == ["Bearer a", "Bearer b"]
 
 
 def test_a_page_of_a_proxy_is_cut_short() -> None:

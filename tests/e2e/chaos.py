@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,7 +195,7 @@ class Chaos:
 
     def _make_fault(self) -> Fault | None:
         targets = self._targets()
-        what = self._chance.choice(sorted(targets))
+        what = self._choose(sorted(targets))
         process = self._chance.choice(targets[what])
         how = self._chance.choice(("kill", "kill", "stop", "stop, go on"))
         if how == "stop" and what in CONTINUED:
@@ -211,6 +212,12 @@ class Chaos:
             later.daemon = True
             later.start()
         return Fault(what, how, time.monotonic())
+
+    def _choose(self, kinds: list[str]) -> str:
+        """Chooses at random, rather a kind of process that has seen few faults so far."""
+        seen = Counter(fault.what for fault in self._outcome.faults)
+        weights = [2.0 ** -seen[kind] for kind in kinds]
+        return self._chance.choices(kinds, weights)[0]
 
     def _targets(self) -> dict[str, list[psutil.Process]]:
         """Every process of the stack, by what it is."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -162,17 +165,38 @@ def test_the_generic_dag_runs_a_whole_study(lab: Lab) -> None:
     assert {trial.params["x"] for trial in front} == {0.0, 0.5, 1.0}
 
 
-def test_a_users_criterion_and_finalizer_are_called(lab: Lab, tmp_path: Any) -> None:
+@pytest.fixture
+def inbox() -> Iterator[tuple[str, list[bytes]]]:
+    """The address of a server that takes notes, and the notes."""
+    notes: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            notes.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", notes
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_users_criterion_and_finalizer_are_called(
+    lab: Lab, tmp_path: Any, inbox: tuple[str, list[bytes]]
+) -> None:
+    address, notes = inbox
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text((TRAINING / "train.py").read_text())
     (code / "mine.py").write_text(
-        "from pathlib import Path\n"
+        "import json, urllib.request\n"
         "def enough(trials):\n"
         "    done = [trial for trial in trials if trial['state'] == 'completed']\n"
         "    return f'{len(done)} are enough' if len(done) >= 2 else None\n"
         "def note(result):\n"
-        f"    Path({str(tmp_path / 'note')!r}).write_text(str(result['best']['trial']))\n"
+        f"    urllib.request.urlopen({address!r}, json.dumps(result['best']).encode())\n"
     )
     name = lab.add_study(
         "e2e_criterion",
@@ -190,6 +214,6 @@ def test_a_users_criterion_and_finalizer_are_called(lab: Lab, tmp_path: Any) -> 
     assert study.reason.endswith("are enough")
     assert study.counts["completed"] < 40
     assert study.best is not None
-    assert (tmp_path / "note").read_text() == str(study.best.trial)
+    assert [json.loads(note)["trial"] for note in notes] == [study.best.trial]
     # Instances that were never needed are skipped without being started.
     assert states(lab, name, run_id).count("skipped") >= 30

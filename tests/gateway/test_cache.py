@@ -71,7 +71,7 @@ class Lab:
             report = Report(step=step, metrics={"accuracy": score(assignment.params, step)})
             action = self.studies.report(assignment.segment, [report]).action
             uri = f"{STORE}/{assignment.study}/trials/{assignment.trial}/{step}"
-            saved = Checkpoint(step=step, uri=uri, files=1, bytes=9)
+            saved = Checkpoint(step=step, uri=uri, files=1, bytes=9, digest=f"{step:064x}")
             self.studies.checkpoint(assignment.segment, saved)
         if until is None:
             outcome = {Action.CONTINUE: Outcome.COMPLETED, Action.PAUSE: Outcome.PAUSED}.get(
@@ -370,6 +370,9 @@ def test_ten_steps_serve_ten_and_are_the_beginning_of_twenty(lab: Lab) -> None:
     assert turn.assignment is not None
     assert (turn.assignment.from_step, turn.assignment.until_step) == (10, 20)
     assert turn.assignment.restore_from == "small/run-1/trials/0"
+    assert turn.assignment.saved is not None
+    newest = turn.assignment.saved[0]
+    assert (newest.path, newest.digest) == ("small/run-1/trials/0/10", f"{10:064x}")
     # A worker that dies before its first checkpoint goes on from the same place.
     again = lab.turn(longer, 0, key="another worker").assignment
     assert again is not None

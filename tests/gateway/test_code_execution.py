@@ -6,6 +6,7 @@ or by a module that writes when it is imported.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text = f"open({str(marker)!r}, 'w').close()\nclass Policy: pass\n"
     (tmp_path / f"{MODULE}.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
     return marker
 
 

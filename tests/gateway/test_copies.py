@@ -30,7 +30,7 @@ def begin(studies: Studies, study_id: int, number: int) -> Assignment:
 def train(studies: Studies, segment: Assignment, value: float, until: int) -> Action:
     action = Action.CONTINUE
     for step in range(segment.from_step + 1, until + 1):
-        saved = Checkpoint(step=step, uri=f"s3://x/{segment.trial}/{step}", files=1, bytes=1)
+        saved = Checkpoint(step=step, uri="", files=1, bytes=1, digest=f"{step}" * 64)
         studies.checkpoint(segment.segment, saved)
         report = Report(step=step, metrics={"accuracy": value}, seconds=0.1)
         action = studies.report(segment.segment, [report]).action
@@ -50,6 +50,9 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     copy = begin(studies, study_id, 4)
     assert (copy.from_step, copy.until_step) == (3, 9)
     assert copy.restore_from == "small/run-1/trials/3"
+    assert copy.saved is not None
+    known = [(saved.step, saved.path, saved.digest) for saved in copy.saved]
+    assert known[0] == (3, "small/run-1/trials/3/3", "3" * 64)
     lr, width = segments[3].params["lr"], segments[3].params["width"]
     assert isinstance(lr, float)
     assert isinstance(width, int)
@@ -77,3 +80,4 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     again = studies.turn(study_id, 4, key="again").assignment
     assert again is not None
     assert (again.from_step, again.restore_from) == (4, None)  # from its own by now
+    assert [saved.path for saved in again.saved or ()] == ["small/run-1/trials/4/4"]

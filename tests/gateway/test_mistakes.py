@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
 
 from hpo_ops.client import (
@@ -21,14 +23,8 @@ from hpo_ops.gateway.routes import MAX_REPORTS
 from hpo_ops.gateway.settings import open_studies
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.ledger import Ledger
-from tests.gateway.web import (
-    SECRET,
-    bearer,
-    begin,
-    mounted,
-    segment_of,
-    task,
-)
+from tests.databases import fresh_database
+from tests.gateway.web import SECRET, bearer, begin, mounted, segment_of, task
 from tests.studies import study_data
 
 
@@ -193,6 +189,23 @@ def test_a_database_that_is_away_is_answered_with_try_later(
 
     monkeypatch.setattr(Ledger, "get", fail)
     assert lasting_web.get(f"{API}/studies/1", headers=task()).status_code == 503
+
+
+def test_a_database_that_is_gone_is_not_described_to_callers_but_in_the_log(
+    postgres: URL, template: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fresh_database(postgres, template) as address:
+        studies = Studies(Ledger.open(address), SECRET)
+        web = mounted(studies)
+        assert web.get(f"{API}/studies", headers=task()).json() == []
+    answer = web.get(f"{API}/studies", headers=task())
+    assert answer.status_code == 503
+    detail = answer.json()["detail"]
+    assert not re.search(r"SELECT|socket|test_|psycopg2|sqlalche", detail)
+    error_id = re.search(r"error (\w+) in the gateway's log", detail)
+    assert error_id
+    assert error_id[1] in caplog.text
+    studies.ledger.engine.dispose()
 
 
 def test_every_route_is_described_in_the_openapi_page(lasting: Studies) -> None:

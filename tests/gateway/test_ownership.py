@@ -31,10 +31,10 @@ def test_a_study_of_a_generic_dag_is_for_its_owner_and_for_operators(
     study = entered(web, GENERIC, owner="mia")
     before = studies.ledger.get(study["id"])
     path = f"{API}/studies/{study['id']}"
-    assert web.get(path, headers=person(who)).json()["owner"] == "mia"
     for change, body in CHANGES:
         answer = web.post(f"{path}/{change}", headers=person(who), json=body)
         assert answer.status_code == status, change
+    assert web.get(path, headers=person(who)).json()["owner"] == "mia"
     after = studies.ledger.get(study["id"])
     assert (after == before) is (status == 403)
     part = web.post(f"{API}/reconcile", headers=person(who), json=[]).json()

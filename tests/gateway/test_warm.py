@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from fastapi.testclient import TestClient
 
 from hpo_ops.client import StudyRequest
+from hpo_ops.client.http import API
 from hpo_ops.config import StudyError
 from hpo_ops.gateway import reading
 from hpo_ops.gateway.studies import Studies
 from tests.gateway.test_searching import SPACE, WHOLE, run
+from tests.gateway.web import task
 from tests.studies import study_data
 
 
@@ -88,6 +92,40 @@ def test_a_study_starts_from_another_storage(
     monkeypatch.setenv("HPO_STORAGE_OLD", url)
     run(studies, "one", warm_start={"study": "theirs", "storage": "old"})
     assert told(studies, database)[: len(inside)] == inside
+
+
+def test_a_study_cannot_make_the_gateway_open_an_address(web: TestClient, tmp_path: Path) -> None:
+    """A server inside the network, and a file of the gateway's machine: neither is opened."""
+    file = tmp_path / "private.db"
+    optuna.create_study(storage=f"sqlite:///{file}", study_name="theirs", direction="maximize")
+    with socket.create_server(("127.0.0.1", 0)) as inside:
+        inside.settimeout(0.5)
+        host = f"127.0.0.1:{inside.getsockname()[1]}"
+        for address in (
+            f"postgresql://{host}/db?connect_timeout=1",
+            f"mysql+pymysql://{host}/db",
+            f"sqlite:///{file}",
+            f"sqlite:///file:{file}?mode=ro&uri=true",
+        ):
+            body = {
+                "config": study_data(warm_start={"study": "theirs", "storage": address}),
+                "dag_id": "small",
+                "run_id": "r",
+            }
+            answer = web.post(f"{API}/studies", headers=task(), json=body)
+            assert answer.status_code == 422
+            assert "must be a name" in answer.json()["detail"]
+        with pytest.raises(TimeoutError):
+            inside.accept()
+
+
+def test_the_address_of_a_named_storage_is_not_told(
+    studies: Studies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPO_STORAGE_OLD", "postgresql://me:secret@127.0.0.1:1/private")
+    with pytest.raises(StudyError, match="'old', but cannot be read") as caught:
+        start(studies, "two", warm_start={"study": "x", "storage": "old"})
+    assert "127.0.0.1" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import subprocess
+import tempfile
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +113,48 @@ def test_a_function_that_the_operator_allows_is_an_installed_one_and_runs_here(
     monkeypatch.syspath_prepend(str(installed))
     monkeypatch.setenv("HPO_ALLOWED_CLASSES", "operators_own:pid")
     assert call(code, "operators_own:pid") == str(os.getpid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_the_operator_chooses_the_user_and_adds_folders(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = Path(tempfile.mkdtemp(prefix="hpo-shared-"))
+    os.chown(shared, 65432, 65432)
+    (code / "sharing.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "def note(folder):\n"
+        "    Path(folder, 'note').write_text('x')\n"
+        "    return f'{os.getuid()} {Path(folder, \"note\").read_text()}'\n"
+    )
+    with pytest.raises(UserCodeError, match="PermissionError"):
+        call(code, "sharing:note", str(shared))
+    monkeypatch.setenv("HPO_SANDBOX_UID", "65432")
+    monkeypatch.setenv("HPO_SANDBOX_WRITE", f"/no/such/folder:{shared}")
+    assert call(code, "sharing:note", str(shared)) == "65432 x"
+    shutil.rmtree(shared)
+
+
+def test_an_environment_in_a_private_folder_works_for_the_sandboxs_user(
+    code: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("private") / "venv"
+    venv.create(folder, symlinks=True)
+    library = next((folder / "lib").glob("python*")) / "site-packages" / "theirs.py"
+    library.write_text("FOUND = 'in the environment'")
+    (code / "uses.py").write_text("import json, theirs\ndef found(_): return theirs.FOUND")
+    script = (
+        "from pathlib import Path\n"
+        "from hpo_ops.isolation.function_calls import call_function\n"
+        f"print(call_function('key', 'uses:found', 1, code=Path({str(code)!r})))\n"
+    )
+    done = subprocess.run(
+        [folder / "bin" / "python", "-c", script],
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "in the environment\n", done.stderr
 
 
 @pytest.mark.parametrize("uid", ["nobody", "-1", str(2**32)])

@@ -222,6 +222,8 @@ def test_paths_that_climb_out_of_the_own_folder_lead_nowhere(scene: Scene) -> No
     ):
         with pytest.raises(ClientError):
             act()
+    found = s3.list_objects_v2(Bucket=BUCKET, Prefix=path.removesuffix("model"))
+    assert found["KeyCount"] == 0
 
 
 def test_code_is_read_and_never_written(scene: Scene) -> None:

@@ -79,3 +79,16 @@ def test_a_stack_that_never_ran_stops_and_has_a_status(tmp_path: Path) -> None:
 
     assert not any(status.is_running for status in stack.status())
     assert not (tmp_path / "none").exists()
+
+
+def test_the_secret_of_an_older_stack_becomes_a_key_with_an_id(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    Secrets.load_or_make(path)
+    content = json.loads(path.read_text())
+    del content["gateway_keys"]
+    path.write_text(json.dumps({**content, "gateway_secret": "s" * 43}))
+
+    read = Secrets.load_or_make(path)
+
+    assert [(key.id, key.secret) for key in read.keys] == [("first", "s" * 43)]
+    assert Secrets.load_or_make(path) == read
