@@ -31,7 +31,6 @@ Fuzz = Callable[[SearchStrategy[T], Callable[[T], Counter[str]]], None]
 INPUTS, SEED = "HPO_FUZZ_INPUTS", "HPO_FUZZ_SEED"
 _SPARE = 1.2
 """Some operations have only one possible input; the others make up for them."""
-_FIGURES = pytest.StashKey[dict[str, tuple[Counter[str], float]]]()
 _SCALE = pytest.StashKey[float]()
 
 
@@ -45,7 +44,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "fuzz(inputs, senders=1): a fuzz target with its inputs in a quick run; each example is "
         "sent by so many callers, and counts as often",
     )
-    config.stash[_FIGURES] = {}
     if _is_long() and not os.environ.get(SEED):
         os.environ[SEED] = str(random.SystemRandom().randrange(1 << 32))
 
