@@ -69,7 +69,7 @@ test-tools: install packages # What the tests against real things are run on
 	@$(BIN)/python -m tests.cluster build --if-possible
 
 fuzz: install ## Fuzzes the gateway, study files, archives and the protocol: INPUTS=100000 SEED=…
-	HPO_FUZZ_INPUTS=$(INPUTS) HPO_FUZZ_SEED=$(SEED) $(PYTEST) --quiet --timeout=0 --numprocesses $(WORKERS) tests/fuzz
+	HPO_FUZZ_INPUTS=$(INPUTS) HPO_FUZZ_SEED=$(SEED) $(PYTEST) --timeout=0 --numprocesses $(WORKERS) tests/fuzz
 
 cluster-up: install ## Starts a Kubernetes of four nodes (root on Debian), and leaves it running
 	@$(BIN)/python -m tests.cluster up

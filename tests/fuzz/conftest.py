@@ -31,7 +31,6 @@ Fuzz = Callable[[SearchStrategy[T], Callable[[T], Counter[str]]], None]
 INPUTS, SEED = "HPO_FUZZ_INPUTS", "HPO_FUZZ_SEED"
 _SPARE = 1.2
 """Some operations have only one possible input; the others make up for them."""
-_FIGURES = pytest.StashKey[dict[str, tuple[Counter[str], float]]]()
 _SCALE = pytest.StashKey[float]()
 
 
@@ -41,9 +40,10 @@ def _is_long() -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "fuzz(inputs): a fuzz target, with its inputs in a quick run"
+        "markers",
+        "fuzz(inputs, senders=1): a fuzz target with its inputs in a quick run; each example is "
+        "sent by so many callers, and counts as often",
     )
-    config.stash[_FIGURES] = {}
     if _is_long() and not os.environ.get(SEED):
         os.environ[SEED] = str(random.SystemRandom().randrange(1 << 32))
 
@@ -66,7 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Any:
     """Calls a check with inputs of a strategy; the check returns what it saw, to be counted."""
     mark = request.node.get_closest_marker("fuzz")
-    inputs = math.ceil(mark.args[0] * request.config.stash[_SCALE])
+    inputs, senders = mark.args[0], mark.kwargs.get("senders", 1)
+    examples = math.ceil(inputs * request.config.stash[_SCALE] / senders)
 
     def run(strategy: SearchStrategy[T], check: Callable[[T], Counter[str]]) -> None:
         seen: Counter[str] = Counter()
@@ -78,7 +79,7 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
 
         # Failing inputs are kept by the name of the function.
         example.__name__ = re.sub(r"\W+", "_", request.node.name)
-        test = settings(_settings(inputs))(given(strategy)(example))
+        test = settings(_settings(examples))(given(strategy)(example))
         if _is_long():
             test = seed(int(os.environ[SEED]))(test)
         try:
@@ -90,9 +91,9 @@ def fuzz(request: pytest.FixtureRequest, record_property: Callable[[str, object]
     return run
 
 
-def _settings(inputs: int) -> settings:
+def _settings(examples: int) -> settings:
     base = settings(
-        max_examples=inputs,
+        max_examples=examples,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.reuse, Phase.generate, Phase.shrink],
@@ -123,4 +124,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> Any:
             f"{target:20} {counts.total():7} inputs  {seconds:7.1f} s  {answers}"
         )
     total = sum(counts.total() for counts, _ in figures.values())
-    terminalreporter.write_line(f"{'all':20} {total:7} inputs")
+    seed_used = f"  {SEED}={os.environ[SEED]}" if _is_long() else ""
+    terminalreporter.write_line(f"{'all':20} {total:7} inputs{seed_used}")

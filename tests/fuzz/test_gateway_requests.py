@@ -52,7 +52,7 @@ def cases(operation: Any, known: dict[str, Any]) -> st.SearchStrategy[Case]:
     return st.one_of(made)
 
 
-@pytest.mark.fuzz(6)
+@pytest.mark.fuzz(30, senders=5)
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_callers_without_the_right_change_nothing(
     target: Target, fuzz: Fuzz[Case], label: str
@@ -69,7 +69,7 @@ def test_callers_without_the_right_change_nothing(
     assert target.contents() == before
 
 
-@pytest.mark.fuzz(4)
+@pytest.mark.fuzz(12, senders=3)
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_callers_with_the_right_get_an_answer(
     target: Target, fuzz: Fuzz[Case], label: str
