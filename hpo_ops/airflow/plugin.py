@@ -24,6 +24,8 @@ from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.settings import job_runner, open_studies
 
 SAFE_METHODS = ("GET", "HEAD")
+LEDGER_SECONDS = 60.0
+"""How long an api-server that starts waits for the ledger's database."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=most_trials(),
     )
-    return create_app(open_studies(environment), login=log_in, platform=platform)
+    # Airflow would go on without a plugin that fails, and never load it again.
+    studies = open_studies(environment, wait_seconds=LEDGER_SECONDS)
+    return create_app(studies, login=log_in, platform=platform)
 
 
 def _open_store() -> tuple[str, Store]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from hpo_ops.config import GENERIC_DAGS
 from hpo_ops.gateway.studies import Studies
@@ -21,8 +23,14 @@ CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST
 MIN_SECRET = 32
 
 
-def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
+def open_studies(
+    environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
+) -> Studies:
     """The gateway's work on the ledger that the environment names.
+
+    Args:
+        environment: The settings.
+        wait_seconds: How long a database that does not answer is waited for.
 
     Raises:
         ValueError: A setting is missing or cannot be used.
@@ -35,9 +43,20 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
         raise ValueError(
             f"{SECRET_VARIABLE} has {len(secret)} characters, but must have {MIN_SECRET} or more"
         )
-    ledger = Ledger.open(environment[LEDGER_VARIABLE])
+    ledger = _open_ledger(environment[LEDGER_VARIABLE], wait_seconds)
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
     return Studies(ledger, secret)
+
+
+def _open_ledger(url: str, wait_seconds: float) -> Ledger:
+    give_up_at = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return Ledger.open(url)
+        except OperationalError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(0.5)
 
 
 def parse_pools(text: str) -> dict[str, float]:
