@@ -25,6 +25,8 @@ from hpo_ops.gateway.jobs import Platform
 from hpo_ops.gateway.settings import job_runner, open_studies, read_rate
 
 SAFE_METHODS = ("GET", "HEAD")
+LEDGER_SECONDS = 60.0
+"""How long an api-server that starts waits for the ledger's database."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=generic_most_trials(),
     )
+    # Airflow would go on without a plugin that fails, and never load it again.
     return create_app(
-        open_studies(environment),
+        open_studies(environment, wait_seconds=LEDGER_SECONDS),
         login=log_in,
         platform=platform,
         open_store_session=open_store_session,

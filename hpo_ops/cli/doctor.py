@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hpo_ops.cli.errors import CommandError
 from hpo_ops.cli.session import Session, connect
-from hpo_ops.cli.terminal import out
+from hpo_ops.cli.terminal import SafeConsole
 from hpo_ops.core.reconcile import Finding, LedgerStudy, RunState
 from hpo_ops.runners.leftovers import Cluster, NoClusterError, connect_by_kubeconfig
 from hpo_ops.runners.reconciler import Reconciler, Repaired
@@ -95,6 +95,7 @@ def _as_data(
 
 
 def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str]) -> None:
+    out = SafeConsole()
     for note in notes:
         out.print(f"note: {note}", soft_wrap=True)
     if not findings:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping
 
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client.signing import KeyRing, SigningKey
@@ -27,8 +29,14 @@ CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST
 """By these a deployment has a Kubernetes: a connection to one, or being in one."""
 
 
-def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
+def open_studies(
+    environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
+) -> Studies:
     """The gateway's work on the ledger that the environment names.
+
+    Args:
+        environment: The settings.
+        wait_seconds: How long a database that does not answer is waited for.
 
     Raises:
         ValueError: A setting is missing or cannot be used.
@@ -36,7 +44,7 @@ def open_studies(environment: Mapping[str, str] = os.environ) -> Studies:
     if not environment.get(LEDGER_VARIABLE):
         raise ValueError(f"{LEDGER_VARIABLE} is missing, but the gateway needs it")
     keys = read_keys(environment)
-    ledger = Ledger.open(environment[LEDGER_VARIABLE])
+    ledger = _open_ledger(environment[LEDGER_VARIABLE], wait_seconds)
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
     return Studies(
         ledger,
@@ -90,6 +98,17 @@ def parse_sharing(text: str) -> tuple[str, ...]:
     ('digits', 'mnist')
     """
     return tuple(filter(None, (item.strip() for item in text.split(","))))
+
+
+def _open_ledger(url: str, wait_seconds: float) -> Ledger:
+    give_up_at = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return Ledger.open(url)
+        except OperationalError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(0.5)
 
 
 def parse_pools(text: str) -> dict[str, float]:

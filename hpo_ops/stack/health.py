@@ -31,7 +31,7 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
     except (httpx.HTTPError, ValueError):
         return set()
     healthy = set()
-    if content["metadatabase"]["status"] == "healthy":
+    if content["metadatabase"]["status"] == "healthy" and _has_gateway(url):
         healthy.add(Part.API_SERVER)
     for part, section in _SECTIONS.items():
         state = content.get(section) or {}
@@ -43,3 +43,15 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
         ):
             healthy.add(part)
     return healthy
+
+
+def _has_gateway(url: str) -> bool:
+    """Says whether the api-server serves the gateway: that of Airflow alone runs without it.
+
+    The gateway answers nobody without a token; in its absence Airflow answers with its UI.
+    """
+    try:
+        answer = httpx.get(f"{url}/hpo/api/v1/docs", timeout=5.0, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == httpx.codes.UNAUTHORIZED

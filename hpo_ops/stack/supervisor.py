@@ -129,14 +129,23 @@ class Supervisor:
         self._record = record
         self._me = ProcessRecord.of(psutil.Process(os.getpid()))
         self._watches = {part: Watch(start_seconds, hang_seconds) for part in Part}
-        self._stopped_since: dict[psutil.Process, float] = {}
 
     def run(self, until: threading.Event) -> None:
         """Looks after the parts until the event is set or another command takes over."""
         with self._lock():
             self._me.write(self._record)
+        is_over = threading.Event()
+        # By a thread: PostgreSQL's start waits for processes that may be stopped.
+        hunter = threading.Thread(target=self._kill_stopped, args=(is_over,), daemon=True)
+        hunter.start()
+        try:
+            self._look_after_all(until)
+        finally:
+            is_over.set()
+            hunter.join()
+
+    def _look_after_all(self, until: threading.Event) -> None:
         while not until.wait(POLL_SECONDS):
-            self._kill_stopped()
             healthy = self._servers.healthy(Part)
             for part in Part:
                 self._look_after(part, healthy)
@@ -180,15 +189,16 @@ class Supervisor:
             finally:
                 watch.restarted(time.monotonic())
 
-    def _kill_stopped(self) -> None:
+    def _kill_stopped(self, is_over: threading.Event) -> None:
         """Kills processes that a signal has stopped for too long: they may hold locks."""
-        now = time.monotonic()
-        stopped = find_stopped(self._servers.processes())
-        self._stopped_since = {
-            process: self._stopped_since.get(process, now) for process in stopped
-        }
-        for process, since in self._stopped_since.items():
-            if now - since >= STOPPED_SECONDS:
+        stopped_since: dict[psutil.Process, float] = {}
+        while not is_over.wait(POLL_SECONDS):
+            now = time.monotonic()
+            stopped = find_stopped(self._servers.processes())
+            stopped_since = {process: stopped_since.get(process, now) for process in stopped}
+            for process in [
+                each for each in stopped if now - stopped_since[each] >= STOPPED_SECONDS
+            ]:
                 with contextlib.suppress(psutil.Error):
                     name = process.name()
                     process.kill()

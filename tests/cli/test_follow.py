@@ -25,7 +25,7 @@ def a_session(states: Iterator[Any]) -> Any:
             raise state
         return state
 
-    def find(*_: object) -> Any:
+    def find(*_: object, **__: object) -> Any:
         raise LookupError
 
     return SimpleNamespace(

@@ -42,7 +42,7 @@ def start(studies: Studies, **changes: Any) -> int:
             **changes,
         }
     )
-    return studies.start(StudyRequest(config=data, dag_id="small", run_id="run-1")).id
+    return studies.start(StudyRequest(config=data, dag_id=data["name"], run_id="run-1")).id
 
 
 def begin(studies: Studies, study_id: int, numbers: Sequence[int]) -> list[Assignment]:

@@ -222,7 +222,7 @@ def test_every_route_is_described_in_the_openapi_page(lasting: Studies) -> None:
 def test_a_store_that_the_operator_does_not_allow_is_refused(database: str, store: str) -> None:
     environment = {
         "HPO_LEDGER_URL": database,
-        "HPO_GATEWAY_SECRET": SECRET,
+        "HPO_GATEWAY_KEYS": SECRET.to_text(),
         "HPO_CHECKPOINT_STORE": "s3://hpo",
     }
     studies = open_studies(environment)

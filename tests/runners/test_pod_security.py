@@ -38,8 +38,13 @@ def test_no_container_runs_as_root_or_can_become_it(native: bool) -> None:
 def test_agents_write_to_the_workspace_and_to_a_tmp_of_their_own() -> None:
     found = containers(build())
     for name in ("restore", "agent"):
-        assert {it["mountPath"] for it in found[name]["volumeMounts"]} == {"/hpo", TEMPORARY}
-    assert "agent-tmp" not in {it["name"] for it in found["base"]["volumeMounts"]}
+        assert {it["mountPath"] for it in found[name]["volumeMounts"]} == {
+            "/hpo",
+            "/hpo-agent",
+            TEMPORARY,
+        }
+    trainings = {it["name"] for it in found["base"]["volumeMounts"]}
+    assert not trainings & {"agent-tmp", "hpo-agent"}
 
 
 def test_a_training_whose_image_is_read_only_has_a_tmp() -> None:
