@@ -29,6 +29,8 @@ COMMAND = (sys.executable, "-m", "hpo_ops.curves.child")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 PASSED_ON = (
     "HOME",
+    # The class of users' that may fit, where the study names one.
+    "HPO_ALLOWED_CLASSES",
     # By these a stack finds what it has started, and ends it.
     "HPO_STACK_ID",
     "HPO_STACK_PART",

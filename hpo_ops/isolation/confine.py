@@ -23,6 +23,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import struct
 import sys
@@ -67,8 +68,13 @@ def main(text: str) -> None:
         _become_users_code(order, guard)
     for descriptor in range(3):  # the pipes belong to the users' code alone
         os.close(descriptor)
-    select.select([os.pidfd_open(child), order["lifeline"]], [], [])
-    os._exit(os.waitstatus_to_exitcode(_kill_and_reap(child)) & 0xFF)
+    events = select.poll()  # select() takes no descriptor above 1024
+    events.register(os.pidfd_open(child), select.POLLIN)
+    events.register(order["lifeline"], select.POLLIN)
+    events.poll()
+    status = _kill_and_reap(child)
+    shutil.rmtree(order["private"], ignore_errors=True)  # the platform may be gone
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def _kill_and_reap(child: int) -> int:

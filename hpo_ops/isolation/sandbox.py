@@ -220,6 +220,7 @@ class Sandbox:
             "uid": uid,
             "gid": uid,
             "folder": str(self.code or home),
+            "private": str(self._folder),
             "python": sys.executable,
             "real_python": str(Path(sys.executable).resolve()),
             "home": sys.base_prefix,

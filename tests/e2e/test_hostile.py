@@ -126,7 +126,7 @@ def test_a_study_cannot_make_the_platform_write_where_the_operator_does_not_allo
     assert lab.wait(name, run_id) == "failed"
     assert not store.exists()
     with pytest.raises(LookupError):
-        lab.study(name, run_id)
+        lab.session.gateway.find(name, run_id)
 
 
 def test_a_generic_run_with_a_victims_name_and_run_id_is_another_study(lab: Lab) -> None:

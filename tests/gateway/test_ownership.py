@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from hpo_ops.client.http import API
+from hpo_ops.gateway.access import Caller
 from hpo_ops.gateway.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, Result
 from tests.gateway.entering import GENERIC, entered
@@ -121,3 +123,20 @@ def test_after_its_end_a_segments_token_rewrites_nothing_and_reads_nothing(
         assert row.trial == number
         assert row.provenance["python"] == "3.11"
         assert "image_digest" not in row.provenance
+
+
+# -- tasks whose token is for one DAG run ----------------------------------------------------
+
+
+def test_a_task_of_one_dag_run_has_nothing_to_do_with_another(lasting: Studies) -> None:
+    mine, other = (lasting.ledger.get(begin(lasting)[0]) for _ in range(2))
+    bound, platform = Caller(dag_run=(mine.dag_id, mine.run_id)), Caller()
+    for right in (bound.may_read, bound.may_edit):
+        assert right(mine)
+        assert not right(other)
+    assert platform.may_edit(other)
+    bound.require_run(mine.dag_id, mine.run_id)
+    with pytest.raises(HTTPException):
+        bound.require_run(other.dag_id, other.run_id)
+    with pytest.raises(HTTPException):
+        bound.require_edit_dag("hpo_reconcile")

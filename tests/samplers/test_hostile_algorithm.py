@@ -157,7 +157,7 @@ class Daemon(Base):
                 time.sleep(600)
             os.write(writing, str(pid).encode())
             os._exit(0)
-        return [{"pid": int(os.read(reading, 20))}]
+        return [{"pid": int(os.read(reading, 20)), "home": os.environ.get("HOME", "/")}]
 """
 )
 
@@ -184,19 +184,26 @@ def test_an_algorithm_and_its_daemon_do_not_outlive_a_platform_that_is_killed(
             "code = Path(sys.argv[1])\n"
             "one = Algorithm('theirs:Daemon', folder=code, seed=1, limits=Limits())\n"
             "one.start(space={}, direction='maximize', options={}, state=None)\n"
-            "print(one.sample(1)[0]['pid'], flush=True)\n"
+            "found = one.sample(1)[0]\n"
+            "print(found['pid'], found['home'], flush=True)\n"
             "time.sleep(600)\n",
             str(code),
         ],
         stdout=subprocess.PIPE,
     )
     assert platform.stdout is not None
-    pid = int(platform.stdout.readline())
+    words = platform.stdout.readline().decode().split()
+    pid, home = int(words[0]), Path(words[1])
     assert runs(pid)
+    assert home.exists()
     platform.kill()
     platform.wait()
     platform.stdout.close()
     assert ends(pid)
+    until = time.monotonic() + 20
+    while home.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not home.exists()
 
 
 def runs(pid: int) -> bool:
