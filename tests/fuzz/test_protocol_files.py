@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from hpo_ops.agent import Agent
-from hpo_ops.checkpoints.folder import BadCheckpointError
+from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile
 from hpo_ops.protocol import (
     MARKER,
@@ -91,62 +94,64 @@ def test_a_manifest_is_read_or_refused_by_a_sentence(fuzz: Fuzz[Any]) -> None:
 NAMES = ("assignment.json", "reports.jsonl", "control.json", "software.json", "result.json",
          "log.txt", "checkpoints", "checkpoints/1", "checkpoints/7", "checkpoints/007",
          "checkpoints/²", "checkpoints/" + "9" * 30, "checkpoints/4/manifest.json")  # fmt: skip
-Step = Callable[[Path], None]
+FILES = ("model.pt", MARKER, "manifest.json", "deep/er/x")
+SECRET = "what only the agent may read"  # noqa: S105  not one
 
 
-def _write(name: str, text: bytes) -> Step:
-    def do(root: Path) -> None:
-        _clear(root / name)
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(text)
+@dataclass(frozen=True)
+class Deed:
+    """Something that a training does to a path of its directory.
 
-    return do
+    Attributes:
+        kind: Writes a file, makes a checkpoint folder, a link or a pipe, or removes it.
+        name: The path.
+        text: Content of a file, or the target of a link; SECRET stands for the agent's file.
+    """
 
+    kind: str
+    name: str
+    text: bytes = b""
 
-def _folder(name: str) -> Step:
-    def do(root: Path) -> None:
-        _clear(root / name)
-        (root / name).mkdir(parents=True)
-        (root / name / MARKER).touch()
-        (root / name / "model.pt").write_bytes(b"x")
+    def do(self, root: Path, secret: Path) -> None:
+        path = root / self.name
+        self._make_room(path, root)
+        if self.kind == "write":
+            path.write_bytes(self.text)
+        elif self.kind == "folder":
+            path.mkdir()
+            for name in ("model.pt", MARKER):
+                (path / name).write_bytes(b"x")
+        elif self.kind == "link":
+            path.symlink_to(str(secret) if self.text == b"SECRET" else self.text.decode())
+        elif self.kind == "pipe":
+            os.mkfifo(path)
 
-    return do
-
-
-def _link(name: str, to: str) -> Step:
-    def do(root: Path) -> None:
-        _clear(root / name)
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).symlink_to(to)
-
-    return do
-
-
-def _remove(name: str) -> Step:
-    return lambda root: _clear(root / name)
-
-
-def _clear(path: Path) -> None:
-    parents = [parent for parent in path.parents if parent.is_symlink() or parent.is_file()]
-    for parent in parents:
-        parent.unlink()
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    @staticmethod
+    def _make_room(path: Path, root: Path) -> None:
+        for parent in path.parents:
+            if parent.is_relative_to(root) and (parent.is_symlink() or parent.is_file()):
+                parent.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
+paths = st.one_of(
+    st.sampled_from(NAMES),
+    st.builds(lambda step, file: f"checkpoints/{step}/{file}", st.just(7), st.sampled_from(FILES)),
+)
 texts = st.one_of(
     damaged([b"".join(LINES[:1] * 3), *LINES], tokens=TOKENS),
     st.sampled_from([*LINES, b"", b"{", b'{"step":1,"metrics":{"loss":1}}\n']),
 )
-steps = st.one_of(
-    st.builds(_write, st.sampled_from(NAMES), texts),
-    st.builds(_folder, st.sampled_from(NAMES)),
-    st.builds(
-        _link, st.sampled_from(NAMES), st.sampled_from(["/proc/self/environ", "/", "nowhere", "."])
-    ),
-    st.builds(_remove, st.sampled_from(NAMES)),
+targets = st.sampled_from([b"SECRET", b"/proc/self/environ", b"/", b"nowhere", b".", b"model.pt"])
+deeds = st.one_of(
+    st.builds(Deed, st.just("write"), paths, texts),
+    st.builds(Deed, st.just("folder"), st.sampled_from(NAMES[6:])),
+    st.builds(Deed, st.just("link"), paths, targets),
+    st.builds(Deed, st.sampled_from(["folder", "pipe", "remove"]), paths),
 )
 
 
@@ -154,31 +159,31 @@ steps = st.one_of(
 def test_an_agent_ends_its_segment_whatever_the_training_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fuzz: Fuzz[Any]
 ) -> None:
-    """Also where the training replaces its files by folders and links."""
+    """Also where the training replaces its files by folders, links and pipes."""
     broken: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: broken.append(args.exc_value))
+    monkeypatch.setenv("HPO_TOKEN", SECRET)
+    (tmp_path / "secret").write_text(SECRET)
 
-    def check(item: tuple[list[Step], int | None]) -> Counter[str]:
+    def check(item: tuple[list[Deed], int | None]) -> Counter[str]:
         done, exit_code = item
         root = tmp_path / "hpo"
         shutil.rmtree(root, ignore_errors=True)
-        workspace, gateway = Workspace(root), FakeGateway()
+        workspace, gateway, store = Workspace(root), FakeGateway(), MemoryStore()
         workspace.prepare(ASSIGNMENT)
         broken.clear()
-
-        def upload(step: int, folder: Path) -> Checkpoint:
-            if not folder.is_dir() or folder.is_symlink():
-                raise BadCheckpointError("no folder")
-            return Checkpoint(step=step, uri=f"s3://hpo/{step}", files=1, bytes=1)
-
+        upload = partial(Checkpoints(store, "small/r", uri="s3://hpo").upload, ASSIGNMENT.trial)
         agent = Agent(workspace, ASSIGNMENT, gateway, upload=upload, finish_seconds=1.0)
-        for step in done:
-            step(root)
+        for deed in done:
+            deed.do(root, tmp_path / "secret")
             agent.pump()
         result = agent.finish(exit_code)
         assert not broken, f"a thread of the agent ended: {broken[0]!r}"
         assert gateway.results == [result]
+        assert SECRET not in f"{result} {gateway.reports} {gateway.provenance}"
+        for found in (item for page in store.list() for item in page):
+            assert SECRET.encode() not in bytes(store.get(found["path"]).bytes())
         return Counter({result.outcome.value: 1})
 
     codes = st.sampled_from([0, 1, -9, None])
-    fuzz(st.tuples(st.lists(steps, min_size=1, max_size=6), codes), check)
+    fuzz(st.tuples(st.lists(deeds, min_size=1, max_size=6), codes), check)
