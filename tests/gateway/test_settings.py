@@ -29,7 +29,7 @@ class Database:
 @pytest.fixture(autouse=True)
 def _no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "_set_pools", lambda *_: None)
-    monkeypatch.setattr(settings, "Studies", lambda ledger, _: ledger)
+    monkeypatch.setattr(settings, "Studies", lambda ledger, *_, **__: ledger)
 
 
 def test_a_database_that_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
