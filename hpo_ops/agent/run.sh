@@ -3,10 +3,12 @@
 hpo=${HPO_DIR:-/hpo}
 PATH=$PATH:$hpo/bin # an image may have none of the tools below
 # The user may be unknown to the image: what asks for a home folder or for a name gets one.
-if [ ! -w "${HOME:-/}" ]; then
+# (It is tried out: -w tells root that it can write everywhere, also where it cannot.)
+if ! (: >"${HOME:-}/.hpo-can-write") 2>/dev/null; then
     export HOME="$hpo/home"
     mkdir -p "$HOME"
 fi
+rm -f "$HOME/.hpo-can-write"
 if ! "$hpo/bin/busybox" id -un >/dev/null 2>&1; then
     export USER="${USER:-hpo}" LOGNAME="${LOGNAME:-hpo}"
 fi
