@@ -64,6 +64,7 @@ class Segment:
         assignment: What to run, as the gateway said it: not the copy that the training gets.
         workspace: The directory shared with the training. What is read from it is the training's
             word, and anything in it may be a link.
+        credentials: The store's credentials from the gateway; None where the pod has its own.
         own_folder: A folder that only the agent's containers have; None in a pod of an older
             platform.
     """
@@ -76,6 +77,7 @@ class Segment:
     gateway: SegmentClient
     code: str | None
     is_sidecar: bool = False
+    credentials: SessionCredentials | None = None
     own_folder: Path | None = None
 
     @classmethod
@@ -88,10 +90,8 @@ class Segment:
             environment["HPO_GATEWAY_URL"], environment[TOKEN_VARIABLE], assignment.segment
         )
         has_session = bool(environment.get(SESSION_VARIABLE))
-        store = open_store(
-            assignment.checkpoint_store,
-            provider=SessionCredentials(gateway) if has_session else None,
-        )
+        credentials = SessionCredentials(gateway) if has_session else None
+        store = open_store(assignment.checkpoint_store, provider=credentials)
         key = environment["HPO_STUDY_KEY"]
         return cls(
             assignment=assignment,
@@ -102,6 +102,7 @@ class Segment:
             gateway=gateway,
             code=environment.get("HPO_CODE") or None,
             is_sidecar=bool(environment.get(SIDECAR_VARIABLE)),
+            credentials=credentials,
             own_folder=_own_folder(environment),
         )
 
@@ -232,6 +233,9 @@ def run(segment: Segment) -> None:
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
     try:
         _accompany(training, agent, logs)
+        if segment.credentials is not None:
+            segment.credentials.prepare()
+        _conclude(training, agent)
     except Exception:
         logger.exception("the agent failed")
         raise
@@ -257,6 +261,9 @@ def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> N
             time.sleep(POLL_SECONDS)
         training.check(agent.control, time.monotonic())
         logs.ship_if_due(time.monotonic())
+
+
+def _conclude(training: ContainerTraining, agent: Agent) -> None:
     if training.was_killed:
         # By the kernel, for its memory, or by Kubernetes: it knows why, and the task asks it.
         agent.flush()

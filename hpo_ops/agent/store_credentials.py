@@ -71,6 +71,23 @@ class SessionCredentials:
             "expires_at": self._last.expiry,
         }
 
+    def prepare(self) -> None:
+        """Gets credentials while the segment is open, where none were needed so far.
+
+        A short training may save no checkpoint. Its log is shipped after the segment has ended,
+        when the gateway hands out no credentials any more.
+        """
+        if self._last is None:
+            try:
+                self()
+            except (
+                GatewayUnreachableError,
+                GatewayRefusedError,
+                LookupError,
+                ValueError,
+            ) as error:
+                logger.warning("the log may not reach the store: %s", error)
+
     def _renewed(self) -> StoreSession:
         give_up_at = self._clock() + PATIENCE_SECONDS
         while True:

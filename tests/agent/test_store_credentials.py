@@ -96,3 +96,22 @@ def test_a_refusal_is_final() -> None:
     with pytest.raises(GatewayRefusedError):
         credentials(gateway)()
     assert gateway.seconds == 0
+
+
+def test_a_segment_without_a_checkpoint_has_credentials_for_its_log() -> None:
+    gateway = Gateway()
+    ask = credentials(gateway)
+    ask.prepare()
+    gateway.raises(GatewayRefusedError("the segment is over"))
+    ask.prepare()
+
+    assert ask()["access_key_id"] == "key 1"
+
+
+def test_a_gateway_without_credentials_does_not_keep_a_segment_from_its_end() -> None:
+    gateway = Gateway()
+    gateway.raises(LookupError("this gateway hands out no credentials of the store"))
+
+    credentials(gateway).prepare()
+
+    assert gateway.made == 0
