@@ -17,6 +17,7 @@ from hpo_ops.client import (
 from hpo_ops.client.signing import KeyRing
 from hpo_ops.config import Flow
 from hpo_ops.config.forecasts import forecast_order
+from hpo_ops.config.rounds import places_per_round
 from hpo_ops.config.shares import given
 from hpo_ops.core import TrialState
 from hpo_ops.gateway import cache, copies, rules, sizes
@@ -121,7 +122,10 @@ class Turns(Segments):
         )
         if refusal:
             leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
-            is_next = config.flow is Flow.ROUNDS and row.number == session.first_waiting()
+            has_queue = (
+                config.flow is Flow.ROUNDS and places_per_round(config) > config.parallelism
+            )
+            is_next = has_queue and row.number == session.first_waiting()
             return Turn(kind=TurnKind.WAIT, reason=refusal, is_next=is_next)
         from_step = session.view.trials[row.number].checkpoint_step
         has = config.given if width == 1 else config.given | given(config, float(width))

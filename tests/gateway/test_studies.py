@@ -282,6 +282,17 @@ def run_rolling(studies: Studies, study_id: int, trials: int, parallelism: int) 
 
 
 @pytest.mark.parametrize("scheduler", ["default", "asha", "asha_promoting"])
+def test_the_next_trial_of_a_large_round_waits_in_its_worker(studies: Studies) -> None:
+    study_id = start(studies, parallelism=2, round_size=5, trials=5)
+    assert len(studies.sample(study_id, 0).members) == 5
+    turns = [studies.turn(study_id, number, key="a") for number in range(5)]
+    assert [turn.kind for turn in turns] == [TurnKind.RUN] * 2 + [TurnKind.WAIT] * 3
+    assert [turn.is_next for turn in turns] == [False, False, True, False, False]
+    train(studies, turns[0], value=0.5)
+    assert studies.turn(study_id, 2, key="a").kind is TurnKind.RUN
+    assert studies.turn(study_id, 3, key="a").is_next
+
+
 def test_a_rolling_study_runs_every_trial_within_its_parallelism(
     studies: Studies, scheduler: str
 ) -> None:
