@@ -281,7 +281,6 @@ def run_rolling(studies: Studies, study_id: int, trials: int, parallelism: int) 
     raise AssertionError("the study does not end")
 
 
-@pytest.mark.parametrize("scheduler", ["default", "asha", "asha_promoting"])
 def test_the_next_trial_of_a_large_round_waits_in_its_worker(studies: Studies) -> None:
     study_id = start(studies, parallelism=2, round_size=5, trials=5)
     assert len(studies.sample(study_id, 0).members) == 5
@@ -293,6 +292,7 @@ def test_the_next_trial_of_a_large_round_waits_in_its_worker(studies: Studies) -
     assert studies.turn(study_id, 3, key="a").is_next
 
 
+@pytest.mark.parametrize("scheduler", ["default", "asha", "asha_promoting"])
 def test_a_rolling_study_runs_every_trial_within_its_parallelism(
     studies: Studies, scheduler: str
 ) -> None:
