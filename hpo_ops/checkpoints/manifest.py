@@ -44,19 +44,25 @@ class Manifest:
             ValueError: It is not one, or names a path that leaves the folder.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse_constant)
             version, step = data["version"], int(data["step"])
             files = tuple(
                 ManifestFile(str(file["path"]), int(file["bytes"]), str(file["sha256"]))
                 for file in data["files"]
             )
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError(f"{MANIFEST}: not a manifest ({error!r})") from error
         if version != VERSION:
             raise ValueError(f"{MANIFEST}: version is {version!r}, but must be {VERSION}")
         for file in files:
             check_path(file.path)
+            if file.bytes < 0:
+                raise ValueError(f"{MANIFEST}: {file.path} has {file.bytes} bytes")
         return cls(step, files)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of a manifest")
 
 
 def digest_of(manifest: bytes) -> str:

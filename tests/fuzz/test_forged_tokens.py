@@ -35,6 +35,17 @@ def _part(data: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(data).encode()).rstrip(b"=").decode()
 
 
+def _bytes_of(token: str) -> list[bytes] | None:
+    """The parts of a token without their encoding; None where they are not encoded so."""
+    try:
+        return [
+            base64.urlsafe_b64decode(part.rstrip("=") + "=" * (-len(part.rstrip("=")) % 4))
+            for part in token.encode("ascii").decode().split(".")
+        ]
+    except ValueError:
+        return None
+
+
 def _unsigned(header: Any, claims: Any, signature: bytes) -> str:
     end = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
     return f"{_part(header)}.{_part(claims)}.{end}"
@@ -55,8 +66,8 @@ def test_a_forged_token_is_refused(fuzz: Fuzz[Any]) -> None:
     good = issue_segment_token(SECRET, "s1")
 
     def check(token: str) -> Counter[str]:
-        if token == good:
-            return Counter()
+        if _bytes_of(token) == _bytes_of(good):
+            return Counter()  # the same token, perhaps with padding that its encoding allows
         seen = outcome(lambda: read_token(SECRET, token), BadTokenError)
         assert seen["taken"] == 0
         return seen

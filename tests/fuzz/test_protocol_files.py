@@ -129,7 +129,8 @@ class Deed:
     @staticmethod
     def _make_room(path: Path, root: Path) -> None:
         for parent in path.parents:
-            if parent.is_relative_to(root) and (parent.is_symlink() or parent.is_file()):
+            is_other = parent.is_symlink() or (parent.exists() and not parent.is_dir())
+            if parent.is_relative_to(root) and is_other:
                 parent.unlink()
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir() and not path.is_symlink():
