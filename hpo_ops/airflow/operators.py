@@ -56,7 +56,11 @@ PLATFORM_KEYS = (
 
 
 def best_asset(name: str) -> Asset:
-    """The asset that a study's best checkpoint is, for DAGs that are scheduled on it."""
+    """The asset that a study's best checkpoint is, for DAGs that are scheduled on it.
+
+    Args:
+        name: The study; for one of a generic DAG ``<DAG id>/<study>``.
+    """
     return Asset(name=f"hpo/{name}/best", uri=f"hpo://{name}/best")
 
 
@@ -340,7 +344,9 @@ class PublishOperator(BaseOperator):
         checkpoints.write_result(json.dumps(result, indent=2))
         events = context["outlet_events"][self.outlet]
         if isinstance(self.outlet, AssetAlias):
-            events.add(best_asset(study.name), extra=found)
+            # Anyone who may trigger the generic DAG chooses the name of a study: its event must
+            # not pass for one of the DAG of that name.
+            events.add(best_asset(f"{self.dag_id}/{study.name}"), extra=found)
         else:
             events.extra = found
         self.log.info("best: trial %d with %s = %g", best.trial, progress.metric, best.value)

@@ -146,6 +146,12 @@ def test_a_generic_run_with_a_victims_name_and_run_id_is_another_study(lab: Lab)
         json={"logical_date": None, "dag_run_id": run_id, "conf": {"study": study}},
     )
     assert lab.wait("hpo_study", run_id) == "success"
+    found = lab.airflow.request("GET", "/assets/events", params={"source_run_id": run_id})
+    # Nothing that waits for the victim's best is started by the attacker's.
+    assert {(item["source_dag_id"], item["name"]) for item in found["asset_events"]} == {
+        (name, f"hpo/{name}/best"),
+        ("hpo_study", f"hpo/hpo_study/{name}/best"),
+    }
     attacker = lab.session.gateway.find(name, run_id, dag_id="hpo_study")
     assert attacker.id != victim.id
     assert attacker.key != victim.key
