@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ __all__ = ["database", "empty_database", "postgres", "s3", "s3_folder", "templat
 
 # Tests run side by side: threads that wait for a core cost more than they bring.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what it puts in the background with SIGINT ignored, and processes that tests
+# interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says more about the machine than about the code; and a test that has
 # passed here passes there, with the same examples.
