@@ -1,4 +1,4 @@
-"""Who may do what: tasks with a service token, agents with a token of one segment, people."""
+"""Rights of those who call the gateway: tasks of one DAG run, agents of one segment, people."""
 
 from __future__ import annotations
 

@@ -273,6 +273,7 @@ def test_a_worker_leaves_when_the_scheduler_is_gone(bench: Bench) -> None:
             worker.pipe.close()
             worker.pipe = None
     bench.wait_for(lambda: not any(worker.is_running() for worker in workers))
+    assert not set(workers) & set(bench.workers())
 
 
 def test_a_task_may_have_processes_of_its_own(
@@ -313,3 +314,4 @@ def test_signals_of_a_stop_end_an_idle_worker(bench: Bench) -> None:
     worker.send_signal(signal.SIGTERM)
     bench.wait_for(lambda: not worker.is_running())
     bench.wait_for(lambda: len(bench.workers()) == WORKERS)
+    assert worker not in bench.workers()
