@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import obstore
@@ -18,10 +17,16 @@ import pytest
 from obstore.exceptions import BaseError
 
 from hpo_ops.checkpoints import Credentials, open_store
+from hpo_ops.stack.ports import choose_port
 
 BUCKET = "hpo"
 KEY, SECRET = "key", "secret"
 START_SECONDS = 60.0
+PORT_CHOICES = 5
+SERVERS = ("s3", "master", "volume", "filer", "admin")
+GRPC = 10_000
+"""Each server listens on a second port for gRPC, so far above the first."""
+OFFSETS = [index + grpc for index in range(len(SERVERS)) for grpc in (0, GRPC)]
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +44,44 @@ def s3(s3_folder: Path) -> Iterator[Credentials]:
 @contextmanager
 def running_s3(folder: Path) -> Iterator[Credentials]:
     """Runs an S3 service with one bucket; yields how to reach it."""
-    port = _free_ports()
-    ports = [
-        f"-{name}.port={port + index}"
-        for index, name in enumerate(("s3", "master", "volume", "filer", "admin"))
-    ]
+    process, credentials = _start(folder)
+    try:
+        yield credentials
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path) -> tuple[subprocess.Popen[bytes], Credentials]:
+    """Starts the service, on other ports if somebody takes one before the service does."""
     log = folder / "weed.log"
+    for _ in range(PORT_CHOICES):
+        port = choose_port(0, offsets=OFFSETS)
+        process = _launch(folder, log, port)
+        credentials = Credentials(
+            access_key_id=KEY, secret_access_key=SECRET, endpoint=f"http://127.0.0.1:{port}"
+        )
+        try:
+            _make_bucket(credentials, process, log)
+        except RuntimeError as error:
+            process.kill()
+            process.wait()
+            if "address already in use" not in str(error):
+                raise
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        else:
+            return process, credentials
+    raise RuntimeError(f"S3 found its ports taken {PORT_CHOICES} times")
+
+
+def _launch(folder: Path, log: Path, port: int) -> subprocess.Popen[bytes]:
+    ports = [f"-{name}.port={port + index}" for index, name in enumerate(SERVERS)]
     with log.open("wb") as stream:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [
                 sys.executable, "-m", "hpo_ops.stack.serve_object_store",
                 f"--security={folder / 'security'}", "--host=127.0.0.1", "--",
@@ -63,16 +98,6 @@ def running_s3(folder: Path) -> Iterator[Credentials]:
             stderr=stream,
             cwd=folder,
         )  # fmt: skip
-    credentials = Credentials(
-        access_key_id=KEY, secret_access_key=SECRET, endpoint=f"http://127.0.0.1:{port}"
-    )
-    try:
-        _make_bucket(credentials, process, log)
-        yield credentials
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_bucket(credentials: Credentials, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -101,20 +126,3 @@ def _make_bucket(credentials: Credentials, process: subprocess.Popen[bytes], log
             threading.Event().wait(0.2)
         else:
             return
-
-
-def _free_ports() -> int:
-    """The first of five ports that are free, and free as well with 10000 added (gRPC)."""
-    for _ in range(100):
-        with ExitStack() as stack:
-            probe = stack.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1]) % 30_000 + 15_000
-            try:
-                for port in range(first, first + 5):
-                    for number in (port, port + 10_000):
-                        stack.enter_context(socket.socket()).bind(("127.0.0.1", number))
-            except OSError:
-                continue
-            return first
-    raise RuntimeError("no free ports")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -48,10 +49,17 @@ def wait_for(
 
 
 class Lab:
-    """A stack with studies in it."""
+    """A stack with studies in it.
+
+    Attributes:
+        code: The training code of its studies, a copy: other stacks on this machine run their own.
+    """
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
+        self.code = stack.dags.parent / "training"
+        hidden = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(TRAINING, self.code, ignore=hidden, dirs_exist_ok=True)
         self.session = Session(Address(stack.url, stack.username, stack.password))
 
     @property
@@ -81,7 +89,7 @@ class Lab:
         """Drops a study file in."""
         data: dict[str, Any] = {
             "name": name,
-            "code": str(TRAINING),
+            "code": str(self.code),
             "command": "python train.py",
             "metric": {"name": "accuracy", "direction": "maximize"},
             "space": {"x": {"float": [-1, 1]}, "pause": {"choices": [0.02]}},

@@ -34,7 +34,7 @@ from hpo_ops.cli.errors import CommandError
 from hpo_ops.client import GatewayUnreachableError
 from hpo_ops.stack import Part, Stack, supervised
 from hpo_ops.stack.processes import STACK_PART
-from tests.e2e.airflow import QUIET, TRAINING, Lab, wait_for
+from tests.e2e.airflow import QUIET, Lab, wait_for
 
 STUDIES = {"chaos_rolling": "rolling", "chaos_rounds": "rounds"}
 TRIALS, STEPS, STEP_SECONDS = 6, 9, 0.7
@@ -99,7 +99,6 @@ def a_lab() -> Iterator[Lab]:
     place = Path(tempfile.mkdtemp(prefix="hpo-chaos-"))
     project = Path(__file__).resolve().parents[2]
     shutil.copytree(project / "dags", place / "dags", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(TRAINING, place / "training")
     for file in (place / "dags" / "studies").glob("*.y*ml"):
         file.unlink()
     environment = {
@@ -117,7 +116,6 @@ def a_lab() -> Iterator[Lab]:
             lab.write_study(
                 name,
                 flow=flow,
-                code=str(place / "training"),
                 trials=TRIALS,
                 parallelism=2,
                 scheduler={"name": "default", "max_steps": STEPS},

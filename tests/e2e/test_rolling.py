@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpo_ops.client import Progress
-from tests.e2e.airflow import TRAINING, Lab, wait_for
+from tests.e2e.airflow import Lab, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -143,7 +143,7 @@ def test_conf_changes_a_run_and_a_wrong_one_starts_nothing(lab: Lab) -> None:
 def test_the_generic_dag_runs_a_whole_study(lab: Lab) -> None:
     study: dict[str, Any] = {
         "name": "e2e_whole",
-        "code": str(TRAINING),
+        "code": str(lab.code),
         "command": "python train.py",
         "metrics": [
             {"name": "accuracy", "direction": "maximize"},
@@ -189,7 +189,7 @@ def test_a_users_criterion_and_finalizer_are_called(
     address, notes = inbox
     code = tmp_path / "code"
     code.mkdir()
-    (code / "train.py").write_text((TRAINING / "train.py").read_text())
+    (code / "train.py").write_text((lab.code / "train.py").read_text())
     (code / "mine.py").write_text(
         "import json, urllib.request\n"
         "def enough(trials):\n"

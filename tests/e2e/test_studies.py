@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from hpo_ops.client import Progress, SegmentSummary
-from tests.e2e.airflow import TRAINING, Lab, wait_for
+from tests.e2e.airflow import Lab, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -23,11 +23,11 @@ def trials_of(lab: Lab, study: Progress) -> list[dict[str, Any]]:
 
 
 def trainings(lab: Lab) -> list[psutil.Process]:
-    """The training processes that run now: nobody else works in their folder."""
+    """The training processes of this stack that run now: nothing else works in their folder."""
     found = []
     for process in psutil.process_iter():
         try:
-            if Path(process.cwd()) == TRAINING:
+            if Path(process.cwd()) == lab.code:
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
