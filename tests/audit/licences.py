@@ -45,6 +45,9 @@ EXCEPTIONS: Mapping[str, str] = {
     "tqdm": f"MPL-2.0 and MIT: {_UNCHANGED}",
 }
 """Packages under other licences, with the reason why they are accepted."""
+GPU_PREFIXES = ("cuda-", "nvidia-")
+"""NVIDIA's libraries, under NVIDIA's own licence: the registry's build of PyTorch brings them, one
+for machines without GPUs does not. They are used unchanged, and not passed on."""
 
 
 def licence_problems(packages: Iterable[Distribution]) -> list[str]:
@@ -56,7 +59,7 @@ def licence_problems(packages: Iterable[Distribution]) -> list[str]:
         is_allowed = is_accepted(found)
         if name in EXCEPTIONS and is_allowed:
             problems.append(f"{name}: {found} is allowed, so its exception is not needed")
-        elif name not in EXCEPTIONS and not is_allowed:
+        elif name not in EXCEPTIONS and not is_allowed and not name.startswith(GPU_PREFIXES):
             problems.append(f"{name} {package.version}: licence is {found or 'not stated'}")
     return sorted(problems)
 

@@ -8,6 +8,8 @@ from importlib.metadata import Distribution
 
 OURS = {"hpo-ops", "pip", "setuptools"}
 """Packages that nobody pins: this one, and what makes the virtual environment."""
+OF_PYTORCH = ("cuda-", "nvidia-", "triton")
+"""Beginnings of names of packages whose versions PyTorch's build for GPUs pins itself."""
 
 
 def read_pins(text: str) -> dict[str, str]:
@@ -33,7 +35,8 @@ def pin_problems(pins: dict[str, str], packages: Iterable[Distribution]) -> list
     for package in packages:
         name = normal_name(package.metadata["Name"])
         version = package.version.partition("+")[0]
-        if name not in OURS and pins.get(name) != version:
+        is_pinned = name in OURS or (name not in pins and name.startswith(OF_PYTORCH))
+        if not is_pinned and pins.get(name) != version:
             problems.append(
                 f"{name} {version} is installed, pinned is {pins.get(name, 'nothing')}"
             )

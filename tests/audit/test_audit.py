@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import zipfile
+from email.message import Message
 from importlib.metadata import distributions
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.audit.advisories import NoAdvisoriesError, from_export, from_index
 from tests.audit.licences import is_accepted, licence_problems
-from tests.audit.pinned_versions import read_pins
+from tests.audit.pinned_versions import pin_problems, read_pins
 from tests.audit.silenced_rules import SHIPPED, unexplained
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +21,16 @@ PINS = {"thing": "1.0", "other": "2.0"}
 
 def test_the_licence_of_every_dependency_is_accepted() -> None:
     assert licence_problems(distributions()) == []
+
+
+def test_of_proprietary_packages_only_those_of_pytorch_for_gpus_are_accepted() -> None:
+    packages: list[Any] = []
+    for name in ("nvidia-cublas", "cuda-toolkit", "unknown"):
+        metadata = Message()
+        metadata["Name"], metadata["License"] = name, "Proprietary"
+        packages.append(SimpleNamespace(metadata=metadata, version="1.0"))
+    assert licence_problems(packages) == ["unknown 1.0: licence is Proprietary"]
+    assert pin_problems({}, packages) == ["unknown 1.0 is installed, pinned is nothing"]
 
 
 def test_no_security_rule_is_silenced_without_a_reason() -> None:
