@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from benchmarks.policies import HOUR, load_lcbench
 from hpo_ops.core import Action, Decision, Direction, Scheduler, Study, Trial, TrialGroup
 from hpo_ops.schedulers import Asha
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.schedulers.slot_filling import fill_places
 from hpo_ops.simulator import Cluster, Traces, image_study, simulate
 
 METRIC, TIME = "value", "step"

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import yaml
 
-from hpo_ops.cli.session import Address, Session
+from hpo_ops.cli.connection import Address, Session
 from hpo_ops.stack import Stack
 
 PROJECT = Path(__file__).resolve().parents[1]

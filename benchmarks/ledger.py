@@ -29,9 +29,9 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, text
 
 from benchmarks.lab import machine, write_json
-from hpo_ops.client import StudyRequest, TurnKind
-from hpo_ops.client.signing import KeyRing
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client import NextActionKind, StudyRequest
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, leases
 from hpo_ops.protocol import Outcome, Report, Result
 
@@ -254,7 +254,7 @@ def go_on(grown: Grown, *, is_counted: bool) -> None:
     grown.next_trial += 1
     scratch = grown if is_counted else replace(grown, seconds={})
     turn = scratch.timed("ask", lambda: studies.turn(grown.study_id, number, key=f"k{number}"))
-    if turn.kind is not TurnKind.RUN or turn.assignment is None:
+    if turn.kind is not NextActionKind.RUN or turn.assignment is None:
         raise RuntimeError(f"trial {number} was to run, but is to {turn.kind}: {turn.reason}")
     segment = turn.assignment.segment
     for step in range(1, REPORTS + 1):

@@ -49,7 +49,7 @@ from hpo_ops.simulator import (
     summarize,
     uneven_study,
 )
-from hpo_ops.simulator.comparison import Policy
+from hpo_ops.simulator.policy_comparison import Policy
 
 HOUR = 3600.0
 IMAGENET = (1.0, 1.77, 2.93, 4.29)

@@ -17,8 +17,8 @@ from typing import Any
 from typer.testing import CliRunner
 
 from benchmarks.lab import Lab, machine, write_json
-from hpo_ops.cli.app import app
-from hpo_ops.cli.recorded import record
+from hpo_ops.cli.commands import app
+from hpo_ops.cli.trace_sources import record
 from hpo_ops.simulator import save_traces
 
 TRAIN = """

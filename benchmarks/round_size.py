@@ -20,8 +20,8 @@ from optuna.storages import InMemoryStorage
 
 from benchmarks.lab import write_json
 from hpo_ops.core import Direction, TrialState, derive_seed
-from hpo_ops.core.space import Categorical, Float, Int, Parameter, Space
-from hpo_ops.samplers.search import Search
+from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
+from hpo_ops.samplers.optuna_search import Search
 
 Params = Mapping[str, object]
 

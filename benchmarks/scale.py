@@ -28,8 +28,8 @@ from typing import Any
 import psutil
 
 from benchmarks.lab import Lab, machine, write_json
-from hpo_ops.stack.parts import Part
 from hpo_ops.stack.processes import STACK_PART
+from hpo_ops.stack.stack_parts import Part
 
 TRAIN = """
 echo '{"step": 1, "metrics": {"value": 0.5}}' >> "$HPO_DIR/reports.jsonl"
@@ -168,7 +168,7 @@ def _builder(lab: Lab, kind: str, trials: int) -> Callable[[], object]:
     if kind == "bare":
         source = compile((lab.dags / f"bare_{trials}.py").read_text(), "bare", "exec")
         return lambda: exec(source, {})  # noqa: S102  our own text, from above
-    from hpo_ops.airflow.factory import build_dag
+    from hpo_ops.airflow.dag_factory import build_dag
     from hpo_ops.config import load_study
 
     path = lab.dags / "studies" / f"{kind}_{trials}.yaml"

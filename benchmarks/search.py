@@ -25,8 +25,8 @@ from scipy.stats import mannwhitneyu
 
 from benchmarks.lab import write_json
 from hpo_ops.core import Direction, TrialState, derive_seed
-from hpo_ops.core.space import Categorical, Int, Parameter, Space
-from hpo_ops.samplers.search import Search
+from hpo_ops.core.search_space import Categorical, Int, Parameter, Space
+from hpo_ops.samplers.optuna_search import Search
 
 SAMPLERS = ("random", "tpe", "reinforce")
 OURS = "reinforce"

@@ -15,7 +15,7 @@ __all__: list[str] = []  # Airflow takes over no name from here
 
 _PRELOADED = (
     "airflow.providers.cncf.kubernetes.operators.pod",
-    "hpo_ops.airflow.factory",
+    "hpo_ops.airflow.dag_factory",
 )
 
 
@@ -30,7 +30,7 @@ def _preload() -> None:
         except Exception:  # a module that does not import must not stop Airflow
             logging.getLogger(__name__).warning("cannot preload %s", name, exc_info=True)
     try:
-        importlib.import_module("hpo_ops.airflow.factory").rehearse()
+        importlib.import_module("hpo_ops.airflow.dag_factory").rehearse()
     except Exception:
         logging.getLogger(__name__).warning("cannot build a DAG ahead", exc_info=True)
 

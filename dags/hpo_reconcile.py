@@ -1,5 +1,5 @@
 """Every five minutes: puts right what studies left behind."""
 
-from hpo_ops.airflow.reconcile import build_reconcile_dag
+from hpo_ops.airflow.reconcile_dag import build_reconcile_dag
 
 dag = build_reconcile_dag()

@@ -4,6 +4,6 @@ from pathlib import Path
 
 from airflow.sdk import get_parsing_context
 
-from hpo_ops.airflow.factory import build_dags
+from hpo_ops.airflow.dag_factory import build_dags
 
 globals().update(build_dags(Path(__file__).parent / "studies", only=get_parsing_context().dag_id))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hpo_ops.stack.layout import write_private
-from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.stack_files import write_private
+from hpo_ops.stack.stack_secrets import Secrets
 
 
 def main(arguments: list[str]) -> int:

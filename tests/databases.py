@@ -44,7 +44,7 @@ def postgres() -> Iterator[URL]:
 def template(postgres: URL) -> str:
     """The name of a database that has the ledger's tables, and Optuna's."""
     from hpo_ops.ledger import Ledger
-    from hpo_ops.samplers.storage import open_storage
+    from hpo_ops.samplers.optuna_storage import open_storage
 
     name = "template_of_tests"
     with _admin(postgres) as connection:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from hpo_ops.client import TurnKind
+from hpo_ops.client import NextActionKind
 from hpo_ops.core import TrialState
-from hpo_ops.curves.child import fit
 from hpo_ops.curves.forecast import LEVELS
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.curves.forecast_process import fit
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import (
     Action,
     Assignment,
@@ -71,7 +71,7 @@ class FakeAgents:
         """Starts what has a place, in the order in which the places were given."""
         waiting = [n for n in range(len(self.curves)) if n not in self.segments]
         for number in waiting:  # the first to ask fills all places
-            if self._turn(number) is TurnKind.RUN:
+            if self._turn(number) is NextActionKind.RUN:
                 continue
         with self.studies.ledger.study(self.study_id) as session:
             placed = list(session.view.in_state(TrialState.RUNNING))
@@ -104,7 +104,7 @@ class FakeAgents:
         del self.segments[trial]
         self.fill()
 
-    def _turn(self, number: int) -> TurnKind:
+    def _turn(self, number: int) -> NextActionKind:
         turn = self.studies.turn(self.study_id, number, key=f"{number}/{self._count}")
         if turn.assignment is not None:
             self.segments[number] = turn.assignment

@@ -15,7 +15,7 @@ import typer.main
 import yaml
 from pydantic import BaseModel
 
-from hpo_ops.cli.app import app
+from hpo_ops.cli.commands import app
 from hpo_ops.client import TrialSummary
 from hpo_ops.config import Policy, StudyConfig, StudyError, parse_study
 from hpo_ops.samplers import SAMPLERS

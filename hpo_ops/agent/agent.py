@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable
 
-from hpo_ops.agent.checks import BadReportError, CheckedReports
-from hpo_ops.agent.conclusion import conclude, read_last_line, read_result
-from hpo_ops.agent.facts import Facts
-from hpo_ops.agent.forecasts import Fitter, Forecasts
-from hpo_ops.agent.uploader import Upload, Uploader
+from hpo_ops.agent.checkpoint_upload import Upload, Uploader
+from hpo_ops.agent.curve_forecasts import Fitter, Forecasts
+from hpo_ops.agent.provenance_facts import Facts
+from hpo_ops.agent.report_validation import BadReportError, CheckedReports
+from hpo_ops.agent.segment_outcome import conclude, read_last_line, read_result
 from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import (
     Action,

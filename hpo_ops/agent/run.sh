@@ -12,7 +12,7 @@ rm -f "$HOME/.hpo-can-write"
 if ! "$hpo/bin/busybox" id -un >/dev/null 2>&1; then
     export USER="${USER:-hpo}" LOGNAME="${LOGNAME:-hpo}"
 fi
-# What install.py installed comes before what the image has; the image's own setting stays.
+# What package_install.py installed comes before what the image has; the image's own setting stays.
 if [ -e "$hpo/packages" ]; then
     export PYTHONPATH="$hpo/packages${PYTHONPATH:+:$PYTHONPATH}"
 fi

@@ -16,7 +16,7 @@ from hpo_ops.agent.store_credentials import SESSION_VARIABLE
 from hpo_ops.checkpoints import Credentials
 from hpo_ops.checkpoints.allowed_stores import OWN_STORE_VARIABLE
 from hpo_ops.client import GatewayClient
-from hpo_ops.client.signing import (
+from hpo_ops.client.token_signing import (
     SigningKey,
     TaskIdentity,
     TaskTokens,

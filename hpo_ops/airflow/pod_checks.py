@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from hpo_ops.airflow.connections import KUBERNETES
 from hpo_ops.config import StudyConfig, StudyError
 from hpo_ops.config.pod_policy import POLICY_VARIABLE, PodPolicy, load_pod_policy
-from hpo_ops.runners.pod_admission import find_refusals, judge_namespace
-from hpo_ops.runners.pods import template_name
+from hpo_ops.runners.kubernetes.pod_admission import find_refusals, judge_namespace
+from hpo_ops.runners.kubernetes.pod_spec import template_name
 
 DEFAULT_NAMESPACE = "default"
 

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from hpo_ops.airflow.trigger_form import dags_folder
 from hpo_ops.config import Pod, Resources
-from hpo_ops.runners.pods import Spec, template_name
+from hpo_ops.runners.kubernetes.pod_spec import Spec, template_name
 
 TEMPLATES_VARIABLE = "HPO_POD_TEMPLATES"
 

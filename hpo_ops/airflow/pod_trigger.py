@@ -21,9 +21,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from kubernetes_asyncio import client as kubernetes
 
 from hpo_ops.airflow.connections import GATEWAY, triggerer_access
-from hpo_ops.client.http import API
-from hpo_ops.runners.pod_names import MANAGED_BY, SEGMENT_LABEL, TRAINING
-from hpo_ops.runners.pod_status import Phase, read_status, telling_reason
+from hpo_ops.client.http_client import API
+from hpo_ops.runners.kubernetes.pod_names import MANAGED_BY, SEGMENT_LABEL, TRAINING
+from hpo_ops.runners.kubernetes.pod_status import Phase, read_status, telling_reason
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
 
 from hpo_ops.airflow.trigger_form import REPEAT
-from hpo_ops.client.experiments import repeat_run
+from hpo_ops.client.experiment_messages import repeat_run
 from hpo_ops.config import StudyConfig
 
 if TYPE_CHECKING:

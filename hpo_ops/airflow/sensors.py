@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.triggers import TurnTrigger
+from hpo_ops.airflow.triggers import TrialWakeTrigger
 from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
 from hpo_ops.isolation.function_calls import call_function
 
@@ -66,7 +66,7 @@ class EarlyStopSensor(BaseSensorOperator):
         if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
             looks_often = study.criterion is not None or not is_rolling
             self.defer(
-                trigger=TurnTrigger(
+                trigger=TrialWakeTrigger(
                     study_id=study.id,
                     seen=verdict.seen if looks_often else None,
                     timeout_seconds=LOOK_SECONDS if is_rolling else None,
@@ -160,7 +160,7 @@ class LaterTrialsSensor(BaseSensorOperator):
         if progress.begun <= self.first_trial:
             self.log.info("trial %d has not been given a place yet", self.first_trial)
             self.defer(
-                trigger=TurnTrigger(study_id=study.id, trial=self.first_trial),
+                trigger=TrialWakeTrigger(study_id=study.id, trial=self.first_trial),
                 method_name="resume",
             )
         return list(

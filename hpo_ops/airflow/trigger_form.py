@@ -11,7 +11,7 @@ import yaml
 from airflow.sdk import Param
 from airflow.sdk.configuration import conf as airflow_conf
 
-from hpo_ops.checkpoints.archive import is_packed
+from hpo_ops.checkpoints.code_archive import is_packed
 from hpo_ops.config import (
     GENERIC_CEILING,
     OVERRIDABLE,

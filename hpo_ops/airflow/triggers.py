@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
 
 from hpo_ops.airflow.connections import GATEWAY, triggerer_access
-from hpo_ops.client.http import API
+from hpo_ops.client.http_client import API
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Listener:
 _listener = Listener()
 
 
-class TurnTrigger(BaseTrigger):
+class TrialWakeTrigger(BaseTrigger):
     """Fires when a waiting trial may have its turn, or a study that is waited for has news.
 
     A trial that will not run any more, since its study is over, is skipped from here.

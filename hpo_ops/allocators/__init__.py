@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from hpo_ops.allocators.changes import Changes, changes_of
+from hpo_ops.allocators.allocation_changes import Changes, changes_of
 from hpo_ops.allocators.fluid import DynamicFluid, StaticFluid, fluid_widths
-from hpo_ops.allocators.shares import Even, TopTrial, Uniform
+from hpo_ops.allocators.ranked_shares import Even, TopTrial, Uniform
 from hpo_ops.core import Allocator
-from hpo_ops.core.options import create_policy
+from hpo_ops.core.policy_options import create_policy
 
 ALLOCATORS: Mapping[str, type[Allocator]] = {
     "dynamic_fluid": DynamicFluid,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from hpo_ops.allocators.board import Board, units_of
-from hpo_ops.allocators.work import Work, exact, on_one_scale, trials_of, work_of
+from hpo_ops.allocators.placement import Placer, units_of
+from hpo_ops.allocators.remaining_work import Work, exact, on_one_scale, trials_of, work_of
 from hpo_ops.core import Allocation, Capacity, Member, Study, TrialGroup, TrialState
-from hpo_ops.core.options import check_at_least
-from hpo_ops.core.trial import NO_UNIT, as_width
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.core.trial_state import NO_UNIT, as_width
 
 
 def fluid_widths(
@@ -75,7 +75,7 @@ class DynamicFluid:
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
         groups = split_groups(group)
-        board = Board(capacity, trials_of(study, group.members))
+        board = Placer(capacity, trials_of(study, group.members))
         for index, members in enumerate(groups):
             later = [member for other in groups[index + 1 :] for member in other]
             rest = self._keep(board, work_of(study, members))
@@ -92,7 +92,7 @@ class DynamicFluid:
         reason = f"{len(groups)} groups share {capacity.units} units by the work that is left"
         return Allocation(board.placed, tuple(board.queued), reason)
 
-    def _keep(self, board: Board, work: Sequence[Work]) -> list[Work]:
+    def _keep(self, board: Placer, work: Sequence[Work]) -> list[Work]:
         """Places what is nearly done where it is; the others."""
         rest = []
         for item in work:
@@ -129,7 +129,7 @@ class StaticFluid:
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
         work = work_of(study, group.members)
-        board = Board(capacity, [item.trial for item in work])
+        board = Placer(capacity, [item.trial for item in work])
         amounts = exact(work)
         widths = fluid_widths(
             amounts,
@@ -163,7 +163,7 @@ def split_groups(group: TrialGroup) -> list[list[Member]]:
 
 
 def place_by_work(
-    board: Board, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
+    board: Placer, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
 ) -> None:
     """Places trials, those with the most work first, and queues what does not fit."""
     order = sorted(range(len(work)), key=amounts.__getitem__, reverse=True)

@@ -9,19 +9,19 @@
 A checkpoint counts only with its manifest, so half of one is never restored.
 """
 
-from hpo_ops.checkpoints.archive import fetch_code
+from hpo_ops.checkpoints.checkpoint_folder import BadCheckpointError
 from hpo_ops.checkpoints.checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
-from hpo_ops.checkpoints.code import (
+from hpo_ops.checkpoints.code_archive import fetch_code
+from hpo_ops.checkpoints.code_upload import (
     BadCodeError,
     copy_code,
     find_packages,
     hash_code,
     upload_code,
 )
-from hpo_ops.checkpoints.folder import BadCheckpointError
-from hpo_ops.checkpoints.logs import LogRef, Logs
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile
-from hpo_ops.checkpoints.store import STORE_ERRORS, Credentials, Store, open_store
+from hpo_ops.checkpoints.object_stores import STORE_ERRORS, Credentials, Store, open_store
+from hpo_ops.checkpoints.pod_logs import LogRef, Logs
 
 __all__ = [
     "STORE_ERRORS",

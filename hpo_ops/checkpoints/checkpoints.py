@@ -12,7 +12,8 @@ from typing import NamedTuple
 import obstore
 from obstore.exceptions import PermissionDeniedError
 
-from hpo_ops.checkpoints.folder import BadCheckpointError, files_of, open_checkpoint
+from hpo_ops.checkpoints.checkpoint_folder import BadCheckpointError, files_of, open_checkpoint
+from hpo_ops.checkpoints.file_transfer import TooLargeError, copy, in_parallel, receive, send
 from hpo_ops.checkpoints.manifest import (
     MANIFEST,
     Manifest,
@@ -20,8 +21,7 @@ from hpo_ops.checkpoints.manifest import (
     check_path,
     digest_of,
 )
-from hpo_ops.checkpoints.store import Store
-from hpo_ops.checkpoints.transfer import TooLargeError, copy, in_parallel, receive, send
+from hpo_ops.checkpoints.object_stores import Store
 from hpo_ops.protocol import MARKER, Checkpoint, Folder, SavedCheckpoint, UnsafeFileError
 
 logger = logging.getLogger(__name__)

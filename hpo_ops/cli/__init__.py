@@ -1,5 +1,5 @@
 """``hpo``: studies from the command line."""
 
-from hpo_ops.cli.app import main
+from hpo_ops.cli.commands import main
 
 __all__ = ["main"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from hpo_ops.cli.errors import AirflowAwayError, CommandError
+from hpo_ops.cli.command_errors import AirflowAwayError, CommandError
 
 _PAGE = 100  # the most that Airflow gives by default
 

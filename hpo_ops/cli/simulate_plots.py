@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpo_ops.cli.errors import CommandError
+from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.simulator import MemoPredictor, Replay, summarize
-from hpo_ops.simulator.comparison import Outcome, outcome_of
-from hpo_ops.simulator.plots import (
+from hpo_ops.simulator.policy_comparison import Outcome, outcome_of
+from hpo_ops.simulator.replay_plots import (
     draw_allocation,
     draw_orders,
     draw_sensitivity,
@@ -23,7 +23,7 @@ from hpo_ops.simulator.plots import (
 )
 
 if TYPE_CHECKING:
-    from hpo_ops.cli.simulate import Setting
+    from hpo_ops.cli.simulate_command import Setting
 
 
 def machines_around(slots: int) -> list[int]:

@@ -1,34 +1,34 @@
 """The gateway's client and the shapes it speaks."""
 
-from hpo_ops.client.detail import SegmentDetail, TrialDetail
-from hpo_ops.client.experiments import Experiment, Repeat
-from hpo_ops.client.http import GatewayClient, SegmentClient
-from hpo_ops.client.jobs import JobStatus
-from hpo_ops.client.messages import (
-    Best,
-    Ending,
-    FoldSummary,
-    Group,
-    PoolSummary,
-    Progress,
-    Retraining,
-    Score,
-    Served,
-    StudyHandle,
-    StudyRequest,
-    TrialSummary,
-    Turn,
-    TurnKind,
-    Verdict,
-    VerdictKind,
-    Waiting,
-)
-from hpo_ops.client.recording import ReportPage, SegmentSummary
-from hpo_ops.client.segment import (
+from hpo_ops.client.experiment_messages import Experiment, Repeat
+from hpo_ops.client.http_client import GatewayClient, SegmentClient
+from hpo_ops.client.job_messages import JobStatus
+from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
+from hpo_ops.client.segment_gateway import (
     GatewayRefusedError,
     GatewayUnreachableError,
     SegmentGateway,
 )
+from hpo_ops.client.study_messages import (
+    Best,
+    Ending,
+    FoldSummary,
+    Group,
+    NextAction,
+    NextActionKind,
+    PoolSummary,
+    Progress,
+    Retraining,
+    Served,
+    StudyHandle,
+    StudyRequest,
+    TrialResult,
+    TrialSummary,
+    Verdict,
+    VerdictKind,
+    Waiting,
+)
+from hpo_ops.client.trial_messages import SegmentDetail, TrialDetail
 
 __all__ = [
     "Best",
@@ -40,12 +40,13 @@ __all__ = [
     "GatewayUnreachableError",
     "Group",
     "JobStatus",
+    "NextAction",
+    "NextActionKind",
     "PoolSummary",
     "Progress",
     "Repeat",
     "ReportPage",
     "Retraining",
-    "Score",
     "SegmentClient",
     "SegmentDetail",
     "SegmentGateway",
@@ -54,9 +55,8 @@ __all__ = [
     "StudyHandle",
     "StudyRequest",
     "TrialDetail",
+    "TrialResult",
     "TrialSummary",
-    "Turn",
-    "TurnKind",
     "Verdict",
     "VerdictKind",
     "Waiting",

@@ -1,16 +1,16 @@
 """The study file: models, errors that name the key, JSON Schema."""
 
-from hpo_ops.config.changes import CHANGEABLE, OVERRIDABLE
-from hpo_ops.config.errors import StudyError
-from hpo_ops.config.load import load_study, parse_study, with_code_path
-from hpo_ops.config.pods import Pod, Resources
+from hpo_ops.config.pod_sections import Pod, Resources
 from hpo_ops.config.sections import Policy
-from hpo_ops.config.study import (
+from hpo_ops.config.study_changes import CHANGEABLE, OVERRIDABLE
+from hpo_ops.config.study_config import (
     GENERIC_CEILING,
     GENERIC_DAGS,
     Flow,
     StudyConfig,
 )
+from hpo_ops.config.study_errors import StudyError
+from hpo_ops.config.study_loading import load_study, parse_study, with_code_path
 
 __all__ = [
     "CHANGEABLE",

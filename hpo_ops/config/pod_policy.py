@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
-from hpo_ops.config.errors import explain, shown
-from hpo_ops.config.model import Model
+from hpo_ops.config.strict_model import Model
+from hpo_ops.config.study_errors import explain, shown
 
 POLICY_VARIABLE = "HPO_POD_POLICY"
 """Environment variable with the path of the policy file."""

@@ -15,8 +15,8 @@ from pydantic import (
     field_validator,
 )
 
-from hpo_ops.config.model import Model
-from hpo_ops.config.units import Duration
+from hpo_ops.config.durations import Duration
+from hpo_ops.config.strict_model import Model
 from hpo_ops.core import Direction
 from hpo_ops.core.constraints import Constraint
 

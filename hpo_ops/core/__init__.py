@@ -1,6 +1,6 @@
 """Nouns and rules of a study: no I/O, no clock; and the ports that every plug-in implements."""
 
-from hpo_ops.core.decision import (
+from hpo_ops.core.decisions import (
     Allocation,
     Capacity,
     Decision,
@@ -8,11 +8,11 @@ from hpo_ops.core.decision import (
     Placement,
     TrialGroup,
 )
-from hpo_ops.core.ports import Allocator, Forecasting, Lasting, Scheduler
-from hpo_ops.core.ranking import Ranking
+from hpo_ops.core.policy_ports import Allocator, Forecasting, Scheduler, StaticAllocator
+from hpo_ops.core.score_ranking import Ranking
 from hpo_ops.core.seeds import derive_seed
-from hpo_ops.core.study import Direction, Goal, Index, Study
-from hpo_ops.core.trial import Forecast, Observation, Trial, TrialState
+from hpo_ops.core.study_view import Direction, Goal, Index, Study
+from hpo_ops.core.trial_state import Forecast, Observation, Trial, TrialState
 from hpo_ops.protocol import Action
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
     "Forecasting",
     "Goal",
     "Index",
-    "Lasting",
     "Member",
     "Observation",
     "Placement",
     "Ranking",
     "Scheduler",
+    "StaticAllocator",
     "Study",
     "Trial",
     "TrialGroup",

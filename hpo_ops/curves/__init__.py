@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
-from hpo_ops.core.options import create_policy
+from hpo_ops.core.policy_options import create_policy
 from hpo_ops.curves.forecast import QuantileForecast
 from hpo_ops.curves.mcmc import McmcEnsemble
-from hpo_ops.curves.port import CurvePredictor
+from hpo_ops.curves.predictor_port import CurvePredictor
 from hpo_ops.curves.projected import ProjectedEnsemble
 from hpo_ops.curves.remaining import Remaining, expected_remaining, remaining_of
 from hpo_ops.curves.wandering import WanderingEnsemble

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpo_ops.core import Observation
-from hpo_ops.core.options import check_at_least
-from hpo_ops.curves.families import FAMILIES, Family
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.curves.curve_families import FAMILIES, Family
 from hpo_ops.curves.forecast import QuantileForecast, future_steps
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpo_ops.core import Observation
-from hpo_ops.core.options import check_at_least, check_between
+from hpo_ops.core.policy_options import check_at_least, check_between
 from hpo_ops.curves.forecast import QuantileForecast
 from hpo_ops.curves.projected import (
     FAMILIES,

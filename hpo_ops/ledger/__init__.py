@@ -1,10 +1,10 @@
 """The ledger: SQL that knows everything that happened, and gives it out by leases and views."""
 
-from hpo_ops.ledger.identity import StudyIdentity
 from hpo_ops.ledger.ledger import Ledger, UnknownStudyError
-from hpo_ops.ledger.record import StudyRecord, StudyState
-from hpo_ops.ledger.session import StudySession
-from hpo_ops.ledger.view import EventKind
+from hpo_ops.ledger.policy_view import EventKind
+from hpo_ops.ledger.study_identity import StudyIdentity
+from hpo_ops.ledger.study_record import StudyRecord, StudyState
+from hpo_ops.ledger.study_transaction import StudySession
 
 __all__ = [
     "EventKind",

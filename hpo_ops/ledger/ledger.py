@@ -26,13 +26,13 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.ledger import leases, schema
-from hpo_ops.ledger.asking import Asking
-from hpo_ops.ledger.identity import StudyIdentity, study_keys
-from hpo_ops.ledger.migrate import migrate
-from hpo_ops.ledger.news import News
-from hpo_ops.ledger.record import StudyRecord, StudyState
-from hpo_ops.ledger.session import StudySession
-from hpo_ops.ledger.view import EventKind, LiveView
+from hpo_ops.ledger.migrating import migrate
+from hpo_ops.ledger.policy_view import EventKind, LiveView
+from hpo_ops.ledger.sampler_lock import SamplerLock
+from hpo_ops.ledger.study_identity import StudyIdentity, study_keys
+from hpo_ops.ledger.study_notifier import StudyNotifier
+from hpo_ops.ledger.study_record import StudyRecord, StudyState
+from hpo_ops.ledger.study_transaction import StudySession
 from hpo_ops.protocol import Provenance
 
 _PAGE = 50
@@ -67,7 +67,7 @@ class Ledger:
         self.engine = engine
         self._views: OrderedDict[int, LiveView] = OrderedDict()
         self._asks: dict[int, Lock] = {}
-        self.news = News()
+        self.news = StudyNotifier()
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -243,7 +243,7 @@ class Ledger:
             self._views.popitem(last=False)
 
     @contextmanager
-    def asking(self, study_id: int) -> Iterator[Asking]:
+    def asking(self, study_id: int) -> Iterator[SamplerLock]:
         """Asks of one study come one after the other, without holding the study's lock."""
         # Who waits here holds no connection, so that there is one left for whoever is asking.
         with self._asks.setdefault(study_id, Lock()), self.engine.begin() as connection:
@@ -251,7 +251,7 @@ class Ledger:
                 text("SELECT pg_advisory_xact_lock(:space, :study)"),
                 {"space": 0x61736B, "study": study_id},
             )
-            yield Asking(connection, _record(self._row(connection, study_id)))
+            yield SamplerLock(connection, _record(self._row(connection, study_id)))
 
     @staticmethod
     def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:

@@ -13,16 +13,15 @@ The shapes here are those files; the gateway speaks the same ones over HTTP. Sta
 only: the SDK that training code imports knows nothing else.
 """
 
-from hpo_ops.protocol.directory import (
-    AGENT_DIRECTORY_VARIABLE,
-    DIRECTORY_VARIABLE,
-    MARKER,
-    SIDECAR_VARIABLE,
-    ReportReader,
-    Workspace,
-    read_control,
+from hpo_ops.protocol.safe_files import (
+    Folder,
+    UnsafeFileError,
+    open_log,
+    open_regular,
+    read_regular,
+    write_aside,
 )
-from hpo_ops.protocol.messages import (
+from hpo_ops.protocol.wire_messages import (
     MAX_REASON,
     MAX_STEP,
     OUT_OF_MEMORY,
@@ -43,13 +42,14 @@ from hpo_ops.protocol.messages import (
     Result,
     SavedCheckpoint,
 )
-from hpo_ops.protocol.safe_files import (
-    Folder,
-    UnsafeFileError,
-    open_log,
-    open_regular,
-    read_regular,
-    write_aside,
+from hpo_ops.protocol.workspace import (
+    AGENT_DIRECTORY_VARIABLE,
+    DIRECTORY_VARIABLE,
+    MARKER,
+    SIDECAR_VARIABLE,
+    ReportReader,
+    Workspace,
+    read_control,
 )
 
 __all__ = [

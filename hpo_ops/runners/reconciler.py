@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hpo_ops.client import GatewayClient
-from hpo_ops.core.reconcile import Finding, LedgerStudy, Repair, RunState, find_leftovers
+from hpo_ops.core.leftovers import Finding, LedgerStudy, Repair, RunState, find_leftovers
 from hpo_ops.protocol import Message
-from hpo_ops.runners.leftovers import Cluster
+from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from hpo_ops.core.space import Categorical, Float, Int, Parameter
+from hpo_ops.core.search_space import Categorical, Float, Int, Parameter
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

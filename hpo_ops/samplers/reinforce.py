@@ -17,15 +17,15 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from hpo_ops.core.options import check_at_least, check_between
+from hpo_ops.core.policy_options import check_at_least, check_between
+from hpo_ops.core.search_space import Space
 from hpo_ops.core.seeds import derive_seed
-from hpo_ops.core.space import Space
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.axes import ABSENT, to_axis
 from hpo_ops.samplers.distributions import to_distribution
+from hpo_ops.samplers.parameter_bins import ABSENT, to_axis
 
 if TYPE_CHECKING:
-    from hpo_ops.samplers.policy import Policy
+    from hpo_ops.samplers.reinforce_policy import Policy
 
 Worth = tuple[int, float, float]
 """What a trial is worth, to be compared only."""
@@ -116,7 +116,7 @@ class ReinforceSampler(BaseSampler):
         return repr((study.study_name, self._seed, self._batch, self._options, self._axes))
 
     def _new_learner(self) -> Learner:
-        policy = importlib.import_module("hpo_ops.samplers.policy").Policy(
+        policy = importlib.import_module("hpo_ops.samplers.reinforce_policy").Policy(
             list(self._axes.values()), seed=derive_seed(self._seed, "policy"), **self._options
         )
         return Learner(policy, self._batch)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from hpo_ops.core import Scheduler
-from hpo_ops.core.options import create_policy
+from hpo_ops.core.policy_options import create_policy
 from hpo_ops.schedulers.asha import Asha
 from hpo_ops.schedulers.asha_promoting import AshaPromoting
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative

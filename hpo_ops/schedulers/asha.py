@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
-from hpo_ops.core.decision import CONTINUE, STOP
-from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.core.decisions import CONTINUE, STOP
+from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, no_rung, rung_steps
+from hpo_ops.schedulers.slot_filling import fill_places
 
 
 @dataclass(frozen=True, kw_only=True)

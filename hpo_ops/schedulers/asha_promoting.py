@@ -9,10 +9,9 @@ from heapq import nsmallest
 from itertools import chain
 
 from hpo_ops.core import Decision, Member, Ranking, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.decision import CONTINUE, PAUSE
-from hpo_ops.core.options import check_at_least
-from hpo_ops.core.trial import WAITING
-from hpo_ops.schedulers.places import add_new, by_priority, resume
+from hpo_ops.core.decisions import CONTINUE, PAUSE
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.core.trial_state import WAITING
 from hpo_ops.schedulers.rungs import (
     RungIndex,
     crossed_rungs,
@@ -21,6 +20,7 @@ from hpo_ops.schedulers.rungs import (
     rung_index,
     rung_steps,
 )
+from hpo_ops.schedulers.slot_filling import add_new, by_priority, resume
 
 UntilStep = Callable[[Study, int], int]
 

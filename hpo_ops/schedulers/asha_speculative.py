@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.decision import CONTINUE, PAUSE
-from hpo_ops.core.options import check_at_least
+from hpo_ops.core.decisions import CONTINUE, PAUSE
+from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.asha_promoting import resume_interrupted
-from hpo_ops.schedulers.cuts import CutIndex
-from hpo_ops.schedulers.places import add_new, resume
+from hpo_ops.schedulers.rung_cutoffs import CutIndex
 from hpo_ops.schedulers.rungs import next_rung, rung_steps
+from hpo_ops.schedulers.slot_filling import add_new, resume
 
 NOT_BELOW = Decision(CONTINUE, "not below the cut of any rung that it passed")
 

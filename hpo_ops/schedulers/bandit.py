@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
-from hpo_ops.core.decision import CONTINUE, STOP
-from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.core.decisions import CONTINUE, STOP
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, next_boundary, no_boundary
+from hpo_ops.schedulers.slot_filling import fill_places
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
-from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.schedulers.slot_filling import fill_places
 
 GOES_ON = Decision(Action.CONTINUE, "every trial runs to its end")
 

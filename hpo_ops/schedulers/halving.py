@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpo_ops.core import Decision, Member, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.decision import PAUSE
-from hpo_ops.core.options import check_at_least
-from hpo_ops.core.trial import PAUSED, RUNNING
-from hpo_ops.schedulers.places import by_priority, resume_reason
+from hpo_ops.core.decisions import PAUSE
+from hpo_ops.core.policy_options import check_at_least
+from hpo_ops.core.trial_state import PAUSED, RUNNING
 from hpo_ops.schedulers.rungs import next_rung, no_rung, rung_steps
+from hpo_ops.schedulers.slot_filling import by_priority, resume_reason
 
 
 class BarrierIndex:

@@ -8,10 +8,10 @@ from functools import cache, cached_property
 from itertools import accumulate, count
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup
-from hpo_ops.core.decision import CONTINUE, STOP
-from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.places import add_new, resume, waiting_trials
+from hpo_ops.core.decisions import CONTINUE, STOP
+from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, no_rung, rung_steps
+from hpo_ops.schedulers.slot_filling import add_new, resume, waiting_trials
 
 
 @cache

@@ -8,12 +8,12 @@ from enum import StrEnum
 from functools import cached_property
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.decision import CONTINUE, PAUSE, STOP
-from hpo_ops.core.options import check_at_least
-from hpo_ops.schedulers.admission import Admission
+from hpo_ops.core.decisions import CONTINUE, PAUSE, STOP
+from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.asha import Asha
 from hpo_ops.schedulers.asha_promoting import AshaPromoting, resume_interrupted
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative
+from hpo_ops.schedulers.hypersched_admission import Admission
 from hpo_ops.schedulers.rungs import rung_index
 
 

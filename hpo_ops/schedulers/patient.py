@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup
-from hpo_ops.core.options import check_at_least, create_policy
+from hpo_ops.core.policy_options import check_at_least, create_policy
 from hpo_ops.schedulers.median import Median
 from hpo_ops.schedulers.percentile import Percentile
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.schedulers.slot_filling import fill_places
 from hpo_ops.schedulers.threshold import Threshold
 
 WRAPPED: Mapping[str, type[Scheduler]] = {

@@ -15,10 +15,10 @@ from hpo_ops.core import (
     TrialState,
     derive_seed,
 )
-from hpo_ops.core.options import check_at_least, check_between
+from hpo_ops.core.policy_options import check_at_least, check_between
 from hpo_ops.protocol import ParamValue
-from hpo_ops.schedulers.boundaries import is_at_boundary, no_boundary
-from hpo_ops.schedulers.places import group_reason, resume, waiting_trials
+from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, no_boundary
+from hpo_ops.schedulers.slot_filling import group_reason, resume, waiting_trials
 
 
 @dataclass(frozen=True, kw_only=True)

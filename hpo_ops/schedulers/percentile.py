@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.decision import CONTINUE, STOP
-from hpo_ops.core.options import check_at_least, check_between
-from hpo_ops.schedulers.places import fill_places
+from hpo_ops.core.decisions import CONTINUE, STOP
+from hpo_ops.core.policy_options import check_at_least, check_between
+from hpo_ops.schedulers.slot_filling import fill_places
 
 
 class Bar(NamedTuple):

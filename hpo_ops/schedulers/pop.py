@@ -9,11 +9,11 @@ from heapq import nsmallest
 from itertools import islice
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
-from hpo_ops.core.options import check_at_least, check_between
-from hpo_ops.schedulers.boundaries import is_at_boundary, next_boundary, no_boundary
-from hpo_ops.schedulers.chances import ChanceIndex, chance_to_reach
-from hpo_ops.schedulers.places import by_priority, group_reason, resume, resume_reason
-from hpo_ops.schedulers.slots import Division, divide_slots
+from hpo_ops.core.policy_options import check_at_least, check_between
+from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, next_boundary, no_boundary
+from hpo_ops.schedulers.pop_slots import Division, divide_slots
+from hpo_ops.schedulers.slot_filling import by_priority, group_reason, resume, resume_reason
+from hpo_ops.schedulers.target_chances import ChanceIndex, chance_to_reach
 
 
 @dataclass(frozen=True, kw_only=True)

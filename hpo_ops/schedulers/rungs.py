@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialState
-from hpo_ops.core.decision import CONTINUE
-from hpo_ops.core.trial import PAUSED
+from hpo_ops.core.decisions import CONTINUE
+from hpo_ops.core.trial_state import PAUSED
 
 
 @cache

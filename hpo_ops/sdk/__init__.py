@@ -9,9 +9,9 @@ for step in trial.steps():              # resumes by itself
     trial.report(step, accuracy)        # saves, and stops here if told to
 """
 
-from hpo_ops.sdk.trial import Left, Trial
+from hpo_ops.sdk.trial import Trial, TrialInterrupted
 
-__all__ = ["Left", "Trial", "trial"]
+__all__ = ["Trial", "TrialInterrupted", "trial"]
 
 trial = Trial()
 """The trial that this process runs; nothing is read before it is first used."""

@@ -31,7 +31,7 @@ from typing import NoReturn, Protocol, SupportsFloat, cast
 
 from hpo_ops.protocol import ParamValue
 from hpo_ops.sdk import Trial, trial
-from hpo_ops.sdk.epochs import newest_epoch, save_epoch
+from hpo_ops.sdk.epoch_folders import newest_epoch, save_epoch
 
 __all__ = ["Scored", "load", "main", "newest_epoch", "run", "save_epoch"]
 
@@ -107,7 +107,7 @@ def run(model: Scored, on: Trial) -> None:
 
     Raises:
         ValueError: A score is neither a number nor a mapping of numbers.
-        Left: The trial was told to pause or stop, or is preempted.
+        TrialInterrupted: The trial was told to pause or stop, or is preempted.
     """
     with _leaving_at_once(on):
         answer = model.score(dict(on.params), on.checkpoints, on.restored is not None)

@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import NoReturn, Protocol, SupportsFloat
 
 from hpo_ops.protocol import Assignment, Outcome, ParamValue, Report, Workspace
-from hpo_ops.sdk.inside import Inside
-from hpo_ops.sdk.outside import Outside
+from hpo_ops.sdk.fold_splitting import split_fold
 from hpo_ops.sdk.seeding import be_deterministic, seed_all, seed_of_step
-from hpo_ops.sdk.splitting import split_fold
+from hpo_ops.sdk.standalone import Outside
+from hpo_ops.sdk.trial_workspace import Inside
 
 Saver = Callable[[Path], object]
 
 
-class Left(SystemExit):
+class TrialInterrupted(SystemExit):
     """Ends the process with exit code 0: the trial was told to pause or stop, or is preempted."""
 
     def __init__(self, reason: str) -> None:
@@ -208,7 +208,7 @@ class Trial:
             **metrics: Metrics by name.
 
         Raises:
-            Left: The trial is to pause or stop, or is preempted; its state is saved.
+            TrialInterrupted: The trial is to pause or stop, or is preempted; its state is saved.
         """
         assignment = self._place.assignment
         given = {**value, **metrics} if isinstance(value, Mapping) else metrics
@@ -239,11 +239,11 @@ class Trial:
             step: The last step that is saved.
 
         Raises:
-            Left: It is.
+            TrialInterrupted: It is.
         """
         if (asked := self._place.asked()) is not None:
             self._place.leave(asked[0], step, asked[1])
-            raise Left(asked[1])
+            raise TrialInterrupted(asked[1])
 
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A folder to write a checkpoint into; it counts once the block has ended well."""
@@ -259,4 +259,4 @@ class Trial:
     def _leave(self, step: int, outcome: Outcome, reason: str) -> NoReturn:
         self._save(step)
         self._place.leave(outcome, step, reason)
-        raise Left(reason)
+        raise TrialInterrupted(reason)

@@ -1,7 +1,9 @@
 """Replays studies on virtual time, under the policies that run live ones."""
 
-from hpo_ops.simulator.cluster import Cluster
-from hpo_ops.simulator.comparison import (
+from hpo_ops.simulator.cluster_capacity import Cluster
+from hpo_ops.simulator.engine import simulate
+from hpo_ops.simulator.forecast_cache import MemoPredictor
+from hpo_ops.simulator.policy_comparison import (
     Outcome,
     Spread,
     Summary,
@@ -9,11 +11,9 @@ from hpo_ops.simulator.comparison import (
     oracle_seconds,
     summarize,
 )
-from hpo_ops.simulator.engine import simulate
-from hpo_ops.simulator.files import load_traces, save_traces
-from hpo_ops.simulator.memo import MemoPredictor
-from hpo_ops.simulator.replay import Event, Interval, Replay
-from hpo_ops.simulator.synthetic import game_study, image_study, slow_study, uneven_study
+from hpo_ops.simulator.replay_result import Event, Interval, Replay
+from hpo_ops.simulator.synthetic_traces import game_study, image_study, slow_study, uneven_study
+from hpo_ops.simulator.trace_files import load_traces, save_traces
 from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace
 
 __all__ = [

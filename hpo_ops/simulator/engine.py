@@ -6,9 +6,9 @@ import gc
 
 from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.curves import CurvePredictor
-from hpo_ops.simulator.cluster import Cluster
-from hpo_ops.simulator.loop import Loop
-from hpo_ops.simulator.replay import Replay
+from hpo_ops.simulator.cluster_capacity import Cluster
+from hpo_ops.simulator.event_loop import Loop
+from hpo_ops.simulator.replay_result import Replay
 from hpo_ops.simulator.traces import Traces
 
 

@@ -1,6 +1,7 @@
 """Everything on one machine: for the demo, the tests and the benchmarks."""
 
-from hpo_ops.stack.parts import (
+from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
+from hpo_ops.stack.stack_parts import (
     Part,
     PartFailedError,
     PartStatus,
@@ -9,7 +10,6 @@ from hpo_ops.stack.parts import (
     StackError,
     Update,
 )
-from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
 
 __all__ = [
     "Part",

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 
-from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.free_ports import LOOPBACK
 from hpo_ops.stack.object_store import BUCKET, REGION
 from hpo_ops.stack.object_store_security import POD_ROLE_ARN
-from hpo_ops.stack.ports import LOOPBACK
-from hpo_ops.stack.secrets import Secrets
-from hpo_ops.stack.settings import USERNAME, Settings
+from hpo_ops.stack.stack_files import Layout
+from hpo_ops.stack.stack_secrets import Secrets
+from hpo_ops.stack.stack_settings import USERNAME, Settings
 
 EXECUTOR = "hpo_ops.airflow.executor.WorkerPipeExecutor"
 # A port on which nothing ever listens. Logs are read from the shared folder.

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from hpo_ops.stack.layout import write_private
+from hpo_ops.stack.stack_files import write_private
 
 LIFETIME = timedelta(days=3650)
 RENEWAL = timedelta(days=90)

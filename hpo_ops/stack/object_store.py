@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.free_ports import LOOPBACK
 from hpo_ops.stack.object_store_security import StoreSecurity
-from hpo_ops.stack.ports import LOOPBACK
-from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.stack_files import Layout
+from hpo_ops.stack.stack_secrets import Secrets
 
 BUCKET = "hpo"
 REGION = "us-east-1"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpo_ops.stack.certificates import CertificateFiles, ensure_certificates
-from hpo_ops.stack.layout import write_private
+from hpo_ops.stack.stack_files import write_private
 
 ACCOUNT = "000000000000"
 """The account of all of SeaweedFS's users and roles."""

@@ -20,11 +20,11 @@ import psutil
 import psycopg2
 from psycopg2 import sql
 
-from hpo_ops.stack.layout import Layout
-from hpo_ops.stack.parts import Part, PartFailedError
 from hpo_ops.stack.postgres_programs import PostgresPrograms
 from hpo_ops.stack.processes import kill_all
-from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.stack_files import Layout
+from hpo_ops.stack.stack_parts import Part, PartFailedError
+from hpo_ops.stack.stack_secrets import Secrets
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection, cursor

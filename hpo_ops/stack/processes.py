@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from hpo_ops.stack.layout import write_private
+from hpo_ops.stack.stack_files import write_private
 
 STACK_ID = "HPO_STACK_ID"
 STACK_PART = "HPO_STACK_PART"

@@ -12,19 +12,9 @@ from importlib.metadata import version
 import psutil
 
 from hpo_ops.stack.airflow_environment import airflow_environment, api_server_environment
-from hpo_ops.stack.health import find_healthy
-from hpo_ops.stack.layout import Layout
+from hpo_ops.stack.airflow_health import find_healthy
+from hpo_ops.stack.free_ports import LOOPBACK
 from hpo_ops.stack.object_store import ObjectStore
-from hpo_ops.stack.parts import (
-    AIRFLOW_PARTS,
-    Part,
-    PartFailedError,
-    Phase,
-    Progress,
-    StackError,
-    Update,
-)
-from hpo_ops.stack.ports import LOOPBACK
 from hpo_ops.stack.postgres import Database, Postgres
 from hpo_ops.stack.processes import (
     STACK_ID,
@@ -36,8 +26,18 @@ from hpo_ops.stack.processes import (
     spawn,
     terminate,
 )
-from hpo_ops.stack.secrets import Secrets
-from hpo_ops.stack.settings import Settings
+from hpo_ops.stack.stack_files import Layout
+from hpo_ops.stack.stack_parts import (
+    AIRFLOW_PARTS,
+    Part,
+    PartFailedError,
+    Phase,
+    Progress,
+    StackError,
+    Update,
+)
+from hpo_ops.stack.stack_secrets import Secrets
+from hpo_ops.stack.stack_settings import Settings
 from hpo_ops.stack.startup import Startup
 
 # What is stopped together, and how many seconds it has until it is killed. Trials save when their

@@ -17,10 +17,13 @@ from typing import NoReturn
 
 import psutil
 
-from hpo_ops.client.signing import KeyRing
-from hpo_ops.stack.layout import Layout, write_private
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.stack.free_ports import choose_port
 from hpo_ops.stack.object_store import PORT_OFFSETS, ObjectStore
-from hpo_ops.stack.parts import (
+from hpo_ops.stack.postgres import Database
+from hpo_ops.stack.servers import Servers
+from hpo_ops.stack.stack_files import Layout, write_private
+from hpo_ops.stack.stack_parts import (
     AIRFLOW_PARTS,
     Part,
     PartFailedError,
@@ -29,11 +32,8 @@ from hpo_ops.stack.parts import (
     StackError,
     Update,
 )
-from hpo_ops.stack.ports import choose_port
-from hpo_ops.stack.postgres import Database
-from hpo_ops.stack.secrets import Secrets
-from hpo_ops.stack.servers import Servers
-from hpo_ops.stack.settings import USERNAME, Settings
+from hpo_ops.stack.stack_secrets import Secrets
+from hpo_ops.stack.stack_settings import USERNAME, Settings
 from hpo_ops.stack.supervisor import Supervisor
 
 DEFAULT_PORT = 8080

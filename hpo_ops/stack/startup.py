@@ -8,7 +8,7 @@ from typing import Protocol
 
 import psutil
 
-from hpo_ops.stack.parts import AIRFLOW_PARTS, Part, PartFailedError, Phase, Progress, Update
+from hpo_ops.stack.stack_parts import AIRFLOW_PARTS, Part, PartFailedError, Phase, Progress, Update
 
 
 class PartControl(Protocol):

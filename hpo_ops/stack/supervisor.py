@@ -14,8 +14,8 @@ from typing import Protocol
 
 import psutil
 
-from hpo_ops.stack.parts import AIRFLOW_PARTS, Part, StackError
 from hpo_ops.stack.processes import ProcessRecord, find_stopped
+from hpo_ops.stack.stack_parts import AIRFLOW_PARTS, Part, StackError
 
 POLL_SECONDS = 2.0
 CALM_SECONDS = 60.0

@@ -14,11 +14,11 @@ import pytest
 
 from hpo_ops.airflow import connections
 from hpo_ops.client import GatewayRefusedError, StudyRequest
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.settings import open_studies
+from hpo_ops.gateway.gateway_settings import open_studies
+from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.stack.airflow_environment import _gateway_connection, api_server_environment
-from hpo_ops.stack.secrets import Secrets
-from hpo_ops.stack.settings import Settings
+from hpo_ops.stack.stack_secrets import Secrets
+from hpo_ops.stack.stack_settings import Settings
 from tests.servers import served
 from tests.studies import study_data
 

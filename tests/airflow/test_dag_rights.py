@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from hpo_ops.airflow.plugin import log_in
-from hpo_ops.client.http import API
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client.http_client import API
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.airflow.dag_rights import DagRightsAuthManager

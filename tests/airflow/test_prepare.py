@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import DAG
 
-import hpo_ops.airflow.operators
-from hpo_ops.airflow.operators import PrepareOperator
-from hpo_ops.airflow.trial import TrialOperator
+import hpo_ops.airflow.study_operators
+from hpo_ops.airflow.study_operators import PrepareOperator
+from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.checkpoints import hash_code
 from hpo_ops.config import StudyError, parse_study
 from tests.studies import study_data
@@ -31,7 +31,7 @@ def test_code_is_packed_for_pods_and_what_it_asks_for_is_known(
     is_installed: bool,
     packages: list[str],
 ) -> None:
-    monkeypatch.setattr(hpo_ops.airflow.operators, "store_credentials", lambda: None)
+    monkeypatch.setattr(hpo_ops.airflow.study_operators, "store_credentials", lambda: None)
     code = tmp_path / "code"
     code.mkdir()
     (code / "requirements.txt").write_text("numpy")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.airflow.operators import FinalizeOperator
 from hpo_ops.airflow.sensors import EarlyStopSensor
+from hpo_ops.airflow.study_operators import FinalizeOperator
 from hpo_ops.client import StudyHandle
 
 SECRET = "the-token-of-the-gateway"  # noqa: S105

@@ -12,7 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
-from hpo_ops.agent.restoring import restore_checkpoint
+from hpo_ops.agent.checkpoint_restore import restore_checkpoint
 from hpo_ops.checkpoints import (
     BadCodeError,
     Checkpoints,
@@ -22,7 +22,7 @@ from hpo_ops.checkpoints import (
     fetch_code,
     upload_code,
 )
-from hpo_ops.checkpoints.code import pack_code
+from hpo_ops.checkpoints.code_upload import pack_code
 from hpo_ops.protocol import Assignment, Checkpoint, Workspace
 from tests.gateways import FakeGateway
 

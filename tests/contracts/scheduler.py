@@ -73,7 +73,7 @@ class Live:
             step = trial.step + 1
             value = (number * 7 % 11) / 11 * (1 - 0.7**step) + self.random.gauss(0, 0.01)
             self.study.record(number, step, value, 10.0)
-            self.study.foretell(number, SteadyForecast((number * 5 % 7) / 7))
+            self.study.set_forecast(number, SteadyForecast((number * 5 % 7) / 7))
             decision = self.scheduler.on_report(self.study, trial, self.now)
             self.decisions.append(decision)
             self.settle(number, decision)

@@ -19,7 +19,7 @@ from hpo_ops.curves import (
     expected_remaining,
     remaining_of,
 )
-from hpo_ops.curves.families import FAMILIES
+from hpo_ops.curves.curve_families import FAMILIES
 from hpo_ops.curves.forecast import LEVELS, future_steps
 from hpo_ops.curves.mcmc import mixture_probability
 

@@ -16,8 +16,8 @@ import yaml
 
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.cli.airflow_api import AirflowApi
-from hpo_ops.cli.errors import CommandError
-from hpo_ops.cli.session import Address, Session
+from hpo_ops.cli.command_errors import CommandError
+from hpo_ops.cli.connection import Address, Session
 from hpo_ops.client import Progress
 from hpo_ops.stack import Stack
 

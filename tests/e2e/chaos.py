@@ -30,7 +30,7 @@ import psutil
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hpo_ops.cli.errors import CommandError
+from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.client import GatewayUnreachableError
 from hpo_ops.stack import Part, Stack, supervised
 from hpo_ops.stack.processes import STACK_PART

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from hpo_ops.cli.app import app
-from hpo_ops.core.experiment import repeat_seed
+from hpo_ops.cli.commands import app
+from hpo_ops.core.experiment_statistics import repeat_seed
 from tests.e2e.airflow import TRAINING, Lab
 
 pytestmark = pytest.mark.e2e

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from hpo_ops.cli.app import app
+from hpo_ops.cli.commands import app
 from tests.e2e.airflow import Lab
 from tests.jobs import SAMPLE, archive
 

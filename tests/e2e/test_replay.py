@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hpo_ops.cli.app import app
-from hpo_ops.cli.recorded import record
+from hpo_ops.cli.commands import app
+from hpo_ops.cli.trace_sources import record
 from hpo_ops.simulator import load_traces, save_traces
 from tests.e2e.airflow import Lab
 

@@ -42,7 +42,7 @@ for step in trial.steps():
 def algorithms() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
-        if any(word.endswith("own_child.py") for word in process.info["cmdline"] or ()):
+        if any(word.endswith("user_algorithm_child.py") for word in process.info["cmdline"] or ()):
             found.append(process)
     return found
 

@@ -18,14 +18,14 @@ from schemathesis import Case
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL
 
-from hpo_ops.client.signing import TaskIdentity, parse_task_key, sign_task_token
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.jobs import Platform
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client.token_signing import TaskIdentity, parse_task_key, sign_task_token
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.services.job_submission import Platform
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.databases import fresh_database
-from tests.gateway.test_jobs import FakeRuns
+from tests.gateway.services.test_job_submission import FakeRuns
 from tests.gateway.web import SECRET, Person, bearer, begin, person, segment_of, task
 
 LEAKS = ("Traceback (most recent call last)", 'File "/', "psycopg2", "sqlalchemy", "[SQL:")

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from hpo_ops.checkpoints import archive as archives
-from hpo_ops.checkpoints.archive import local_code, unpack_archive
-from hpo_ops.checkpoints.code import BadCodeError
+from hpo_ops.checkpoints import code_archive as archives
+from hpo_ops.checkpoints.code_archive import local_code, unpack_archive
+from hpo_ops.checkpoints.code_upload import BadCodeError
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.mutations import ODD_TEXT, damaged
 from tests.fuzz.outcomes import outcome

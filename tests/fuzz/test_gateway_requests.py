@@ -14,8 +14,8 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.gateway_target import Target, log_in

@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.engine import URL
 
-from hpo_ops.client import Turn
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client import NextAction
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.databases import fresh_database
@@ -45,6 +45,6 @@ def lasting_web(lasting: Studies) -> TestClient:
 
 
 @pytest.fixture(scope="module")
-def begun(lasting: Studies) -> tuple[int, Turn]:
+def begun(lasting: Studies) -> tuple[int, NextAction]:
     """A study that tests look at and leave as it is."""
     return begin(lasting)

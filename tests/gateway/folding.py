@@ -7,8 +7,8 @@ from typing import Any
 
 import optuna
 
-from hpo_ops.client import Score, StudyRequest, Turn, TurnKind
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client import NextAction, NextActionKind, StudyRequest, TrialResult
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
 from tests.studies import study_data
 
@@ -23,7 +23,7 @@ def start(studies: Studies, run_id: str = "run-1", **changes: Any) -> int:
     return studies.start(request).id
 
 
-def train(studies: Studies, turn: Turn, curve: tuple[float, ...]) -> Outcome:
+def train(studies: Studies, turn: NextAction, curve: tuple[float, ...]) -> Outcome:
     """Trains a segment as an agent would, one report a step."""
     assignment = turn.assignment
     assert assignment is not None
@@ -41,18 +41,18 @@ def train(studies: Studies, turn: Turn, curve: tuple[float, ...]) -> Outcome:
     return outcome
 
 
-def finish(studies: Studies, turn: Turn, outcome: Outcome, reason: str = "") -> None:
+def finish(studies: Studies, turn: NextAction, outcome: Outcome, reason: str = "") -> None:
     assert turn.assignment is not None
     studies.finish(turn.assignment.segment, Result(outcome=outcome, step=1, reason=reason))
 
 
-def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[Score]:
+def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[TrialResult]:
     """Runs the tasks of a rolling study one after the other."""
     config = studies.ledger.get(study_id).config
     scores = []
     for number in range(config.mapped_trials):
         turn = studies.turn(study_id, number, key=f"task {number}")
-        if turn.kind is TurnKind.RUN:
+        if turn.kind is NextActionKind.RUN:
             train(studies, turn, curves(*divmod(number, config.fold_count)))
             turn = studies.turn(study_id, number, key=f"task {number} again")
         assert turn.score is not None, turn

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.web import begin, person, task
 from tests.studies import study_data
 

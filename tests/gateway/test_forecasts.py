@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.client import StudyRequest, TurnKind
+from hpo_ops.client import NextActionKind, StudyRequest
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.curves import ProjectedEnsemble
-from hpo_ops.gateway import reading
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import (
     Action,
@@ -99,8 +99,8 @@ def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
     for segment, answer in list(zip(segments, answers, strict=True))[3:]:
         studies.finish(segment.segment, Result(outcome=Outcome.PAUSED, reason=answer.reason))
     # The fourth place goes to a new trial, and the paused ones wait.
-    assert studies.turn(study_id, 3, key="again").kind is TurnKind.WAIT
-    assert studies.turn(study_id, 6, key="new").kind is TurnKind.RUN
+    assert studies.turn(study_id, 3, key="again").kind is NextActionKind.WAIT
+    assert studies.turn(study_id, 6, key="new").kind is NextActionKind.RUN
 
 
 def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
@@ -113,10 +113,10 @@ def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
     studies.finish(segments[1].segment, Result(outcome=Outcome.PAUSED, step=10))
     # Nothing is promising any more: the two take turns, the one that waits longest first.
     turn = studies.turn(study_id, 0, key="back")
-    assert turn.kind is TurnKind.RUN
+    assert turn.kind is NextActionKind.RUN
     assert turn.reason == "trial 0 goes on from step 10"
     assert judge(studies, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
-    decided = reading.decisions_of(studies.ledger, studies.ledger.get(study_id), 3)
+    decided = study_queries.decisions_of(studies.ledger, studies.ledger.get(study_id), 3)
     assert decided[-1]["reason"] == "promising: chance 0.900, promising from 0.900"
 
 
@@ -156,7 +156,7 @@ def test_a_forecast_is_kept_and_shown_and_survives_a_restart(
     again = forecast_with(0.1, of=TARGET, after=10, by=120)
     studies.forecast(segment.segment, again)  # repeated: the first word counts
     record = studies.ledger.get(study_id)
-    events = reading.happened(studies.ledger, record, after=0, limit=1000)
+    events = study_queries.happened(studies.ledger, record, after=0, limit=1000)
     shown = [event["data"] for event in events if event["kind"] == "forecast"]
     assert len(shown) == 1
     assert (shown[0]["step"], shown[0]["by_step"]) == (10, 120)

@@ -14,14 +14,14 @@ from hpo_ops.client import (
     GatewayClient,
     GatewayRefusedError,
     GatewayUnreachableError,
+    NextAction,
+    NextActionKind,
     StudyRequest,
-    Turn,
-    TurnKind,
     VerdictKind,
 )
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.studies import Studies
-from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
 from tests.gateway.web import (
@@ -36,7 +36,7 @@ from tests.studies import study_data
 RUN = ("small", "manual__2026-01-01T00:00:00+00:00")
 
 
-def train(web: TestClient, turn: Turn, value: float) -> None:
+def train(web: TestClient, turn: NextAction, value: float) -> None:
     assert turn.assignment is not None
     assert turn.assignment.until_step is not None
     me, step, action = agent(web, turn), turn.assignment.from_step, Action.CONTINUE
@@ -64,7 +64,7 @@ def test_a_study_lives_its_whole_life_over_http(
         round_scores = []
         for member in group.members:
             turn = tasks.turn(*RUN, member["trial"], key=f"{number}")
-            while turn.kind is TurnKind.RUN:
+            while turn.kind is NextActionKind.RUN:
                 train(web, turn, value=member["params"]["lr"])
                 turn = tasks.turn(*RUN, member["trial"], key=f"{number} again")
             assert turn.score is not None
@@ -218,11 +218,11 @@ def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> N
             waiting.result(timeout=0.5)
         agent(web, first).finish(Result(outcome=Outcome.FAILED, step=0))
         turn = waiting.result(timeout=15)
-    assert turn.kind is TurnKind.RUN
+    assert turn.kind is NextActionKind.RUN
 
 
 def test_who_waits_in_vain_is_told_why(web: TestClient) -> None:
     tasks, _ = rolling(web)
     tasks.turn(*RUN, 0, key="a")
     turn = tasks.turn(*RUN, 1, key="b", wait=0.1)
-    assert (turn.kind, turn.is_next) == (TurnKind.WAIT, True)
+    assert (turn.kind, turn.is_next) == (NextActionKind.WAIT, True)

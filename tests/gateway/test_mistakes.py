@@ -13,15 +13,15 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
 
 from hpo_ops.client import (
+    NextAction,
+    NextActionKind,
     StudyRequest,
-    Turn,
-    TurnKind,
 )
-from hpo_ops.client.http import API
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.routes import MAX_REPORTS
-from hpo_ops.gateway.settings import open_studies
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client.http_client import API
+from hpo_ops.gateway.gateway_settings import open_studies
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.http.routes import MAX_REPORTS
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.databases import fresh_database
 from tests.gateway.web import SECRET, bearer, begin, mounted, segment_of, task
@@ -48,7 +48,7 @@ from tests.studies import study_data
 def test_a_mistake_is_answered_with_a_status_and_a_sentence(
     lasting_web: TestClient,
     lasting: Studies,
-    begun: tuple[int, Turn],
+    begun: tuple[int, NextAction],
     method: str,
     path: str,
     status: int,
@@ -146,7 +146,7 @@ def test_as_many_reports_as_allowed_are_taken(lasting_web: TestClient, lasting: 
     ],
 )
 def test_a_bad_message_of_an_agent_is_refused(
-    lasting_web: TestClient, begun: tuple[int, Turn], part: str, body: dict[str, Any]
+    lasting_web: TestClient, begun: tuple[int, NextAction], part: str, body: dict[str, Any]
 ) -> None:
     _, turn = begun
     path = f"{API}/segments/{segment_of(turn)}/{part}"
@@ -162,7 +162,7 @@ def test_a_result_whose_reason_holds_anything_is_absorbed(
     path = f"{API}/segments/{segment_of(turn)}/result"
     headers, body = bearer(turn.token or ""), {"result": result}
     assert lasting_web.post(path, headers=headers, json=body).status_code == 200
-    assert lasting.turn(study_id, 0, "b").kind is TurnKind.DONE
+    assert lasting.turn(study_id, 0, "b").kind is NextActionKind.DONE
 
 
 def test_a_segment_that_is_over_is_gone_but_may_say_so_again(

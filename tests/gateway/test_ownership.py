@@ -8,9 +8,9 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from hpo_ops.client.http import API
-from hpo_ops.gateway.access import Caller
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client.http_client import API
+from hpo_ops.gateway.http.authentication import Caller
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, Result
 from tests.gateway.entering import GENERIC, entered
 from tests.gateway.web import agent, bearer, begin, person, segment_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpo_ops.client.http import API
-from hpo_ops.gateway.studies import Studies
-from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.client.http_client import API
+from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.web import SECRET, mounted
 
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from hpo_ops.client import StudyRequest, TurnKind, VerdictKind
+from hpo_ops.client import NextActionKind, StudyRequest, VerdictKind
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import reading
-from hpo_ops.gateway.detail import trial_detail
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.trial_detail import trial_detail
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, Report, Result
 from tests.studies import study_data
 
@@ -79,7 +79,7 @@ def run(studies: Studies, run_id: str, *, order: int, seed: int = 7) -> list[tup
         running: dict[str, tuple[int, int, float]] = {}
         for trial in waiting:
             turn = studies.turn(study_id, trial, key=f"{number}")
-            if turn.kind is TurnKind.RUN:
+            if turn.kind is NextActionKind.RUN:
                 assert turn.assignment is not None
                 assert turn.assignment.until_step is not None
                 one = turn.assignment
@@ -99,7 +99,7 @@ def run(studies: Studies, run_id: str, *, order: int, seed: int = 7) -> list[tup
     record = studies.ledger.get(study_id)
     return [
         (item.params, item.value, item.state, item.reason)
-        for item in reading.trial_summaries(studies.ledger, record)
+        for item in study_queries.trial_summaries(studies.ledger, record)
     ]
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import optuna
 import pytest
 
-from hpo_ops.client import StudyRequest, TrialSummary, TurnKind
+from hpo_ops.client import NextActionKind, StudyRequest, TrialSummary
 from hpo_ops.core import TrialState
-from hpo_ops.gateway import reading
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.ledger import _config as ledger_config
 from hpo_ops.protocol import Outcome, Report, Result
-from hpo_ops.samplers.own import close_processes
+from hpo_ops.samplers.user_algorithm import close_processes
 from tests.studies import study_data
 
 WHOLE = {"name": "default", "max_steps": 1}
@@ -42,7 +42,7 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
     for number in range(data["trials"] // data["parallelism"]):
         for member in studies.sample(study_id, number).members:
             turn = studies.turn(study_id, member["trial"], key="a")
-            if turn.kind is not TurnKind.RUN:
+            if turn.kind is not NextActionKind.RUN:
                 continue
             assert turn.assignment is not None
             params = turn.assignment.params
@@ -52,7 +52,7 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
             studies.finish(turn.assignment.segment, Result(outcome=Outcome.COMPLETED, step=1))
         studies.collect(study_id, number, [])
     studies.end(study_id, {})
-    return reading.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+    return study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_several_metrics_give_a_pareto_front(
 ) -> None:
     trials = run(studies, metric=None, metrics=BOTH, sampler=sampler)
     record = next(studies.ledger.named("small"))
-    front = {trial.trial for trial in reading.front(studies.ledger, record)}
+    front = {trial.trial for trial in study_queries.front(studies.ledger, record)}
     seen = optuna.load_study(study_name=record.key, storage=database)
     assert front == {trial.number for trial in seen.best_trials}
     assert [trial.values for trial in seen.trials] == [
@@ -165,7 +165,7 @@ def test_what_violates_a_constraint_is_never_the_best(studies: Studies) -> None:
     trials = run(studies, sampler="random", constraints=["accuracy <= 0.6"], trials=9)
     values = [trial.value for trial in trials if trial.value is not None]
     assert max(values) > 0.6
-    best = reading.best(studies.ledger, next(studies.ledger.named("small")))
+    best = study_queries.best(studies.ledger, next(studies.ledger.named("small")))
     assert best is not None
     assert best.value == max(value for value in values if value <= 0.6)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.client import Turn, TurnKind
-from hpo_ops.client.http import API
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.client import NextAction, NextActionKind
+from hpo_ops.client.http_client import API
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Report, Result
 from tests.gateway.entering import GENERIC, enter, entered
 from tests.gateway.web import mounted, task
@@ -63,12 +63,14 @@ def runs() -> tuple[str, str]:
     return f"one-{unique}", f"two-{unique}"
 
 
-def ask(web: TestClient, dag_id: str, run_id: str) -> Turn:
+def ask(web: TestClient, dag_id: str, run_id: str) -> NextAction:
     where = {"dag_id": dag_id, "run_id": run_id, "key": "a"}
-    return Turn.from_dict(web.post(f"{API}/trials/0/turn", headers=task(), params=where).json())
+    return NextAction.from_dict(
+        web.post(f"{API}/trials/0/turn", headers=task(), params=where).json()
+    )
 
 
-def train(studies: Studies, turn: Turn) -> None:
+def train(studies: Studies, turn: NextAction) -> None:
     assert turn.assignment is not None
     reports = [Report(step=step, metrics={"accuracy": 0.5}, seconds=1.0) for step in (1, 2)]
     result = Result(outcome=Outcome.COMPLETED, step=2)
@@ -93,13 +95,13 @@ def test_scores_go_to_studies_that_may_have_them(
     entered(web, second[0], two, owner=second[1], request=ORIGIN, **same, **asks)
     meanwhile = ask(web, second[0], two)
     if not is_shared:  # it neither waits for the other one nor hears of it
-        assert meanwhile.kind is TurnKind.RUN
+        assert meanwhile.kind is NextActionKind.RUN
         assert made["key"] not in meanwhile.reason
         return
-    assert meanwhile.kind is TurnKind.WAIT
+    assert meanwhile.kind is NextActionKind.WAIT
     train(lasting, training)
     served = ask(web, second[0], two)
-    assert served.kind is TurnKind.DONE
+    assert served.kind is NextActionKind.DONE
     assert served.score is not None
     assert served.score.served is not None
     assert served.score.served.study == made["key"]
@@ -155,7 +157,7 @@ def test_an_operator_may_let_all_studies_share(lasting: Studies, same: dict[str,
     entered(web, "small", one, owner="ann", request=ORIGIN, **same)
     train(lasting, ask(web, "small", one))
     entered(web, GENERIC, two, owner="mia", request=ORIGIN, **same)
-    assert ask(web, GENERIC, two).kind is TurnKind.DONE
+    assert ask(web, GENERIC, two).kind is NextActionKind.DONE
 
 
 def test_what_is_trained_in_another_pod_is_another_score(
@@ -166,7 +168,7 @@ def test_what_is_trained_in_another_pod_is_another_score(
     entered(lasting_web, "small", one, request=ORIGIN, **pods)
     train(lasting, ask(lasting_web, "small", one))
     entered(lasting_web, "small", two, request=ORIGIN, **pods)
-    assert ask(lasting_web, "small", two).kind is TurnKind.DONE
+    assert ask(lasting_web, "small", two).kind is NextActionKind.DONE
     for number, changes in enumerate(
         (
             {"pod": {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}},
@@ -175,4 +177,4 @@ def test_what_is_trained_in_another_pod_is_another_score(
         )
     ):
         entered(lasting_web, "small", f"{two}-{number}", request=ORIGIN, **pods, **changes)
-        assert ask(lasting_web, "small", f"{two}-{number}").kind is TurnKind.RUN
+        assert ask(lasting_web, "small", f"{two}-{number}").kind is NextActionKind.RUN

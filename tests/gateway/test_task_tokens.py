@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client import GatewayRefusedError, StudyRequest
-from hpo_ops.client.http import API, RENEWED_TOKEN, Transport
-from hpo_ops.client.signing import (
+from hpo_ops.client.http_client import API, RENEWED_TOKEN, Transport
+from hpo_ops.client.token_signing import (
     KeyRing,
     Purpose,
     SigningKey,
@@ -20,8 +20,7 @@ from hpo_ops.client.signing import (
     parse_task_key,
     sign_task_token,
 )
-from hpo_ops.gateway.studies import Studies
-from hpo_ops.gateway.tokens import (
+from hpo_ops.gateway.http.tokens import (
     RENEWAL_AGE,
     SEGMENT_TIME,
     BadTokenError,
@@ -29,6 +28,7 @@ from hpo_ops.gateway.tokens import (
     issue_service_token,
     read_token,
 )
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Report
 from tests.gateway.web import SECRET, agent, bearer, gateway, mounted, segment_of
 from tests.studies import study_data
@@ -151,7 +151,7 @@ def test_an_old_token_of_a_running_segment_is_renewed_and_of_an_ended_one_is_not
     path, headers = f"{API}/segments/{segment_of(turn)}", bearer(turn.token or "")
     fresh = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     assert RENEWED_TOKEN not in fresh.headers
-    monkeypatch.setattr("hpo_ops.gateway.tokens.RENEWAL_AGE", timedelta(seconds=-1))
+    monkeypatch.setattr("hpo_ops.gateway.http.tokens.RENEWAL_AGE", timedelta(seconds=-1))
     old = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     renewed = jwt.decode(old.headers[RENEWED_TOKEN], options={"verify_signature": False})
     assert (renewed["kind"], renewed["sub"]) == ("segment", segment_of(turn))

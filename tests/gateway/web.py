@@ -10,16 +10,16 @@ from fastapi.testclient import TestClient
 
 from hpo_ops.client import (
     GatewayClient,
+    NextAction,
+    NextActionKind,
     SegmentClient,
     StudyRequest,
-    Turn,
-    TurnKind,
 )
-from hpo_ops.client.http import Transport
-from hpo_ops.client.signing import KeyRing
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.studies import Studies
-from hpo_ops.gateway.tokens import issue_service_token
+from hpo_ops.client.http_client import Transport
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.services.studies import Studies
 from tests.studies import study_data
 
 SECRET = KeyRing.parse(f"test:{'s' * 32}")
@@ -86,17 +86,17 @@ def task() -> dict[str, str]:
     return bearer(issue_service_token(SECRET))
 
 
-def begin(studies: Studies, name: str = "small") -> tuple[int, Turn]:
+def begin(studies: Studies, name: str = "small") -> tuple[int, NextAction]:
     """A new study with its first trial running."""
     request = StudyRequest(config=study_data(name=name), dag_id=name, run_id=uuid.uuid4().hex)
     study_id = studies.start(request).id
     studies.sample(study_id, 0)
     turn = studies.turn(study_id, 0, "a")
-    assert turn.kind is TurnKind.RUN
+    assert turn.kind is NextActionKind.RUN
     return study_id, turn
 
 
-def segment_of(turn: Turn) -> str:
+def segment_of(turn: NextAction) -> str:
     assert turn.assignment is not None
     return turn.assignment.segment
 
@@ -108,7 +108,7 @@ def gateway(web: TestClient, token: str) -> GatewayClient:
     return client
 
 
-def agent(web: TestClient, turn: Turn) -> SegmentClient:
+def agent(web: TestClient, turn: NextAction) -> SegmentClient:
     assert turn.token is not None
     client = SegmentClient("http://gateway", turn.token, segment_of(turn))
     client._transport = Transport("http://gateway", turn.token, client=fresh(web))

@@ -17,7 +17,7 @@ from hpo_ops.isolation.allowlist import (
     is_allowed,
     load_allowed,
 )
-from hpo_ops.samplers.registry import is_algorithm
+from hpo_ops.samplers.sampler_registry import is_algorithm
 from hpo_ops.schedulers import create_scheduler
 
 MODULE = "a_package_of_theirs"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 from kubernetes.client import V1Pod
 
-from hpo_ops.airflow.pod import NATIVE_SIDECARS, read_server_version
+from hpo_ops.airflow.pod_operator import NATIVE_SIDECARS, read_server_version
 from hpo_ops.checkpoints import Logs
 from hpo_ops.client import Progress, TrialSummary
 from hpo_ops.stack import Stack

@@ -33,7 +33,7 @@ def has_ended(pid: int) -> bool:
 
 
 def nursery_of(path: Path) -> int:
-    """The process id of the nursery that listens on a socket."""
+    """The process id of the fork server that listens on a socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
         data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

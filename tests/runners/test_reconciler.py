@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hpo_ops.client import GatewayClient
-from hpo_ops.core.reconcile import LedgerPart, LedgerSegment, LedgerStudy, RunState, StrayLease
-from hpo_ops.runners.leftovers import Cluster
+from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, RunState, StrayLease
+from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
 from hpo_ops.runners.reconciler import Reconciler
-from tests.runners.kubernetes import FakeKubernetes
+from tests.runners.fake_kubernetes import FakeKubernetes
 from tests.studies import study_data
 
 STUDY = LedgerStudy(

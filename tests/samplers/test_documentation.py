@@ -11,10 +11,10 @@ import yaml
 from optuna.storages import InMemoryStorage
 
 from hpo_ops.core import Direction, TrialState
-from hpo_ops.core.space import Categorical, Float, Int, Space
-from hpo_ops.samplers.own import close_processes
-from hpo_ops.samplers.registry import check_sampler
-from hpo_ops.samplers.search import Search
+from hpo_ops.core.search_space import Categorical, Float, Int, Space
+from hpo_ops.samplers.optuna_search import Search
+from hpo_ops.samplers.sampler_registry import check_sampler
+from hpo_ops.samplers.user_algorithm import close_processes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")
 SPACE = Space(

@@ -8,9 +8,9 @@ import pytest
 
 from hpo_ops.core import Action, Direction, Goal, Study, TrialState
 from hpo_ops.schedulers import Bandit, EarlyTerm, Pop
-from hpo_ops.schedulers.chances import chance_to_reach
-from hpo_ops.schedulers.places import waiting_trials
-from hpo_ops.schedulers.slots import divide_slots
+from hpo_ops.schedulers.pop_slots import divide_slots
+from hpo_ops.schedulers.slot_filling import waiting_trials
+from hpo_ops.schedulers.target_chances import chance_to_reach
 from tests.contracts.scheduler import SchedulerContract, SteadyForecast
 
 
@@ -87,7 +87,7 @@ def test_early_term_compares_with_the_best_of_all_not_the_target() -> None:
             return 1.0 if score <= 0.6 and by_step == 60 else 0.0
 
     study = started(Goal(trials=2, target=0.99), [0.6], [0.1] * 30)
-    study.foretell(1, Above())
+    study.set_forecast(1, Above())
     rule = EarlyTerm(max_steps=60)
     assert rule.on_report(study, study.trials[1], 0.0).action is Action.CONTINUE
     study.record(0, 2, 0.7)
@@ -123,7 +123,7 @@ def test_the_slot_table(  # HD-3
 @pytest.mark.parametrize(("chance", "stops"), [(0.05, False), (0.0499, True)])
 def test_five_percent_lives(chance: float, stops: bool) -> None:  # HD-5
     study = started(Goal(trials=5, target=0.9), [0.5] * 10)
-    study.foretell(0, SteadyForecast(chance))
+    study.set_forecast(0, SteadyForecast(chance))
     decision = Pop(max_steps=100).on_report(study, study.trials[0], 600.0)
     assert (decision.action is Action.STOP) is stops
 
@@ -144,7 +144,7 @@ def test_nothing_is_decided_off_a_boundary(scheduler: Pop | EarlyTerm | Bandit) 
     study = started(Goal(trials=5, target=0.99), [0.9], [])
     for step in range(1, 30):
         study.record(1, step, 0.1)
-        study.foretell(1, SteadyForecast(0.0))
+        study.set_forecast(1, SteadyForecast(0.0))
         action = scheduler.on_report(study, study.trials[1], 600.0).action
         assert (action is Action.CONTINUE) is (step % 10 != 0)
 
@@ -168,7 +168,7 @@ def test_a_failed_fit_decides_nothing() -> None:  # HD-12
 def chances_study(*chances: float, trials: int = 20) -> Study:
     study = started(Goal(trials=trials, target=0.9), *([0.5] * 10 for _ in chances))
     for trial, chance in zip(study.trials, chances, strict=True):
-        study.foretell(trial.number, SteadyForecast(chance))
+        study.set_forecast(trial.number, SteadyForecast(chance))
     study.places = 4
     return study
 
@@ -210,7 +210,7 @@ def test_only_steps_before_the_deadline_count() -> None:
     for deadline, action in ((1200.0, Action.CONTINUE), (1199.0, Action.STOP)):
         goal = Goal(trials=1, target=0.9, deadline_seconds=deadline)
         study = started(goal, [0.5] * 10)
-        study.foretell(0, Late())
+        study.set_forecast(0, Late())
         assert Pop(max_steps=100).on_report(study, study.trials[0], 600.0).action is action
 
 
@@ -223,7 +223,7 @@ def test_without_a_target_the_target_rises_with_the_best() -> None:
             return 0.5
 
     study = started(Goal(trials=2), [0.5] * 10)
-    study.foretell(0, Asked())
+    study.set_forecast(0, Asked())
     pop = Pop(max_steps=100, target_increment=0.01)
     pop.on_report(study, study.trials[0], 0.0)
     study.record(0, 20, 0.6)

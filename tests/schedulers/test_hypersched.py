@@ -8,8 +8,8 @@ import pytest
 
 from hpo_ops.core import Action, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha, HyperSched
-from hpo_ops.schedulers.admission import Admission, admission_bound, should_start
 from hpo_ops.schedulers.hypersched import Variant
+from hpo_ops.schedulers.hypersched_admission import Admission, admission_bound, should_start
 from tests.contracts.scheduler import Live, SchedulerContract
 
 

@@ -171,7 +171,7 @@ def go_on(study: Study, what: Happening, level: Level) -> None:
     if what.kind == "report" and trial.state is TrialState.RUNNING:
         study.record(trial.number, trial.step + what.steps, what.value, 12.0 / (1 + trial.step))
         if level.early > 0.5:
-            study.foretell(trial.number, level)
+            study.set_forecast(trial.number, level)
     elif what.kind == "start":
         study.start(trial.number)
     elif what.kind == "pause" and trial.observations:

@@ -10,9 +10,9 @@ from hpo_ops.core import Direction, TrialState
 from hpo_ops.curves import ProjectedEnsemble
 from hpo_ops.schedulers import Asha, Default
 from hpo_ops.simulator import Cluster, Traces, TrialTrace, image_study, simulate
-from hpo_ops.simulator.history import calibrate, first_start, history_of
+from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, reliance_of, whole_steps
+from hpo_ops.simulator.recorded_history import calibrate, first_start, history_of
 from hpo_ops.simulator.traces import SegmentRecord, TrialRecord
-from hpo_ops.simulator.unseen import Unseen, fill_unseen, reliance_of, whole_steps
 from tests.recordings import recorded
 
 

@@ -25,7 +25,8 @@ from hpo_ops.simulator import (
     summarize,
     uneven_study,
 )
-from hpo_ops.simulator.plots import (
+from hpo_ops.simulator.extrapolation import Unseen, fill_unseen
+from hpo_ops.simulator.replay_plots import (
     draw_allocation,
     draw_orders,
     draw_sensitivity,
@@ -34,7 +35,6 @@ from hpo_ops.simulator.plots import (
     times_of,
     utilization_of,
 )
-from hpo_ops.simulator.unseen import Unseen, fill_unseen
 from tests.recordings import recorded
 
 

@@ -25,10 +25,10 @@ from sqlalchemy.engine import URL
 
 from hpo_ops.airflow.connections import pod_store_environment
 from hpo_ops.checkpoints import Checkpoints, Credentials, Logs, open_store
-from hpo_ops.checkpoints.logs import LogRef
-from hpo_ops.client import GatewayRefusedError, StudyRequest, Turn
-from hpo_ops.gateway.app import create_app
-from hpo_ops.gateway.studies import Studies
+from hpo_ops.checkpoints.pod_logs import LogRef
+from hpo_ops.client import GatewayRefusedError, NextAction, StudyRequest
+from hpo_ops.gateway.http.gateway_app import create_app
+from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import checkpoints, segments
@@ -57,8 +57,8 @@ class Scene:
 
     studies: Studies
     platform: Credentials
-    mine: Turn
-    victim: Turn
+    mine: NextAction
+    victim: NextAction
     web: TestClient
     keys: Credentials
 
@@ -74,12 +74,12 @@ class Scene:
         )
 
 
-def key_of(turn: Turn) -> str:
+def key_of(turn: NextAction) -> str:
     assert turn.assignment is not None
     return turn.assignment.study
 
 
-def start(studies: Studies, name: str) -> Turn:
+def start(studies: Studies, name: str) -> NextAction:
     config = study_data(
         name=name,
         runner="kubernetes",
@@ -135,7 +135,7 @@ def mounted(studies: Studies) -> TestClient:
     return TestClient(outer, raise_server_exceptions=False)
 
 
-def pod_keys(web: TestClient, turn: Turn) -> Credentials:
+def pod_keys(web: TestClient, turn: NextAction) -> Credentials:
     """What somebody gets who has all that a pod is given."""
     found = Credentials.from_environment(pod_store_environment())
     if found.access_key_id is not None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from hpo_ops.stack.layout import Layout
 from hpo_ops.stack.postgres import Postgres
-from hpo_ops.stack.secrets import Secrets
+from hpo_ops.stack.stack_files import Layout
+from hpo_ops.stack.stack_secrets import Secrets
 
 pytestmark = pytest.mark.e2e
 

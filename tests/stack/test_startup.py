@@ -10,7 +10,7 @@ import pytest
 
 from hpo_ops.stack import Part, PartFailedError, Phase, Update
 from hpo_ops.stack import startup as startup_module
-from hpo_ops.stack.parts import AIRFLOW_PARTS
+from hpo_ops.stack.stack_parts import AIRFLOW_PARTS
 from hpo_ops.stack.startup import Startup
 
 

@@ -1,0 +1,391 @@
+"""The DAG factory: one DAG a study file, and a generic one that takes a whole study."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
+from airflow.sdk.definitions.param import ParamsDict
+
+from hpo_ops.airflow.running_studies import RunningStudies
+from hpo_ops.airflow.sensors import EarlyStopSensor, LaterTrialsSensor
+from hpo_ops.airflow.study_operators import (
+    PREPARE,
+    CollectOperator,
+    FinalizeOperator,
+    Numbers,
+    PrepareOperator,
+    PublishOperator,
+    SampleOperator,
+    best_asset,
+)
+from hpo_ops.airflow.trial_operator import TrialOperator
+from hpo_ops.airflow.trigger_form import (
+    form_of,
+    generic_form,
+    generic_most_trials,
+    max_mapped,
+)
+from hpo_ops.config import (
+    GENERIC_CEILING,
+    GENERIC_DAGS,
+    Flow,
+    StudyConfig,
+    StudyError,
+    load_study,
+    parse_study,
+)
+from hpo_ops.config.round_planning import count_rounds
+from hpo_ops.schedulers import PAUSING
+
+RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
+"""For workers that die; retries of failing training code are the study's and in the ledger."""
+
+ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
+Body = Callable[[PrepareOperator], list[Any]]
+"""Adds what is between `prepare` and `publish`, and returns what ends it."""
+
+
+def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
+    """A DAG for each study file in a folder, by its name, and the generic one.
+
+    A file that cannot be used does not keep the others from their DAGs: it gets one that says
+    what is wrong. A study that runs keeps its tasks, whatever becomes of its file.
+
+    Args:
+        folder: Where the study files are.
+        only: Build this DAG alone, as a task needs no other.
+    """
+    dags: dict[str, DAG] = {}
+    build = partial(build_dag, has_document=only is None)
+    running = RunningStudies().studies()
+    for name, (study, problem) in _read_files(_files(folder, only), running).items():
+        if only in (None, name):
+            dags[name] = (
+                build_broken_dag(name, problem) if study is None else build(study, problem=problem)
+            )
+    for name, study in running.items():
+        if name not in dags and name not in GENERIC_DAGS.values() and only in (None, name):
+            dags[name] = build(study, problem=f"the study file of {name} is gone")
+    for runner, name in GENERIC_DAGS.items():
+        if only in (None, name):
+            dags[name] = build_generic_dag(runner)
+    return dags
+
+
+def _files(folder: Path, only: str | None) -> list[Path]:
+    """The study files in a folder; where one DAG is wanted and one file has its name, that one."""
+    paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    if only is None:
+        return paths
+    name = re.compile(rf"^name: *[\"']?{re.escape(only)}[\"']? *(#.*)?$".encode(), re.MULTILINE)
+    named = [path for path in paths if name.search(path.read_bytes())]
+    return named if len(named) == 1 else paths
+
+
+def _read_files(
+    paths: Sequence[Path], running: Mapping[str, StudyConfig]
+) -> dict[str, tuple[StudyConfig | None, str | None]]:
+    """What the study files say: a study, a problem, or (where it runs) an old study and both."""
+    found: dict[str, tuple[StudyConfig | None, str | None]] = {}
+    sources: dict[str, Path] = {}
+    for path in paths:
+        try:
+            study = load_study(path)
+        except StudyError as error:
+            found.setdefault(path.stem, (running.get(path.stem), str(error)))
+            continue
+        name = study.name
+        if name in sources:
+            problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
+            found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
+        elif name in GENERIC_DAGS.values():
+            found[path.stem] = None, f"{path}: name is {name!r}, but that is a generic DAG's"
+        else:
+            sources[name] = path
+            found[name] = study, None
+            if name in running and _shape(running[name]) != _shape(study):
+                problem = f"{path}: was changed while a run of {name} goes on; wait for its end"
+                found[name] = running[name], problem
+    return found
+
+
+def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
+    """What of a study its DAG's tasks depend on."""
+    is_rolling = study.flow is Flow.ROLLING
+    count = _mapped_tasks(study) if is_rolling else count_rounds(study)
+    return study.flow, count, study.is_retrained
+
+
+def _mapped_tasks(study: StudyConfig) -> int:
+    """Mapped tasks that a rolling study needs for its trials."""
+    return math.ceil(study.mapped_trials / max_mapped())
+
+
+def rehearse() -> None:
+    """Builds DAGs for nothing: a process that is forked after this builds its own at once."""
+    study = {
+        "name": "rehearsal",
+        "code": ".",
+        "command": "true",
+        "metric": {"name": "value", "direction": "maximize"},
+        "space": {"x": {"float": [0, 1]}},
+    }
+    for flow in Flow:
+        build_dag(parse_study({**study, "flow": flow.value}, source="rehearsal"))
+    for runner in GENERIC_DAGS:
+        build_generic_dag(runner)
+
+
+def build_broken_dag(name: str, problem: str | None) -> DAG:
+    """A DAG in the place of a study file that cannot be used: it says what is wrong."""
+    with DAG(
+        dag_id=re.sub(r"[^A-Za-z0-9_.-]", "_", name),
+        schedule=None,
+        description="The study file cannot be used.",
+        tags=["hpo", "broken"],
+        doc_md=f"**The study file cannot be used:**\n\n```\n{problem}\n```\n",
+    ) as dag:
+        PrepareOperator(task_id=PREPARE, config=None, problem=problem)
+    return dag
+
+
+def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: bool = True) -> DAG:
+    """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize.
+
+    Args:
+        study: The study.
+        problem: What is wrong with its file now: what runs goes on, nothing new starts.
+        has_document: With the page that people read; writing it is half of the work.
+    """
+    is_rolling = study.flow is Flow.ROLLING
+
+    def body(prepare: PrepareOperator) -> list[Any]:
+        ends = (
+            _add_rolling(prepare, study.runner, _most_started(study), study.mapped_trials)
+            if is_rolling
+            else _add_rounds(prepare, study)
+        )
+        return _add_retraining(study, ends) if study.is_retrained else ends
+
+    return _frame(
+        study.name,
+        body,
+        config=study.to_dict(),
+        runner=study.runner,
+        most_trials=_mapped_tasks(study) * max_mapped(),
+        problem=problem,
+        outlet=best_asset(study.name),
+        params=form_of(study),
+        # A failed trial is no failure of its study, but a failed round is.
+        publish_rule=TriggerRule.ALL_DONE if is_rolling else TriggerRule.NONE_FAILED,
+        description=study.description or None,
+        tags=["hpo", study.flow.value, study.scheduler.name, study.sampler.name],
+        doc_md=_document(study, problem) if has_document else None,
+        max_active_tasks=study.ceiling + 16,
+    )
+
+
+def build_generic_dag(runner: str) -> DAG:
+    """The DAG that takes a whole study as its trigger config, and runs it rolling."""
+    return _frame(
+        GENERIC_DAGS[runner],
+        lambda prepare: _add_rolling(prepare, runner, None, generic_most_trials()),
+        config=None,
+        runner=runner,
+        most_trials=generic_most_trials(),
+        outlet=AssetAlias("hpo/best"),
+        params=generic_form(),
+        publish_rule=TriggerRule.ALL_DONE,
+        description="Runs the study that its trigger config holds.",
+        tags=["hpo", Flow.ROLLING.value],
+        doc_md=_GENERIC_DOCUMENT.format(dag_id=GENERIC_DAGS[runner]),
+        max_active_tasks=GENERIC_CEILING + 16,
+    )
+
+
+def _frame(
+    dag_id: str,
+    body: Body,
+    *,
+    config: dict[str, Any] | None,
+    runner: str,
+    most_trials: int,
+    problem: str | None = None,
+    outlet: Asset | AssetAlias,
+    params: dict[str, Param],
+    publish_rule: TriggerRule,
+    **arguments: Any,
+) -> DAG:
+    """What every study's DAG has: prepare, something, publish, finalize."""
+    with DAG(
+        dag_id=dag_id,
+        schedule=None,
+        catchup=False,
+        default_args=RETRIES,
+        **arguments,
+    ) as dag:
+        prepare = PrepareOperator(
+            task_id=PREPARE,
+            config=config,
+            problem=problem,
+            runner=runner,
+            most_trials=most_trials,
+        )
+        ends = body(prepare)
+        publish = PublishOperator(
+            task_id="publish",
+            outlet=outlet,
+            trigger_rule=publish_rule,
+        )
+        finalize = FinalizeOperator(task_id="finalize", result=publish.output)
+        [prepare, *ends] >> publish >> finalize.as_teardown()
+    # Each task that is made with them keeps a copy, and checks it whenever the DAG is read.
+    dag.params = ParamsDict(params)
+    return dag
+
+
+def _add_rounds(prepare: PrepareOperator, study: StudyConfig) -> list[Any]:
+    count = count_rounds(study)
+    previous: Any = prepare
+    for number in range(count):
+        start, end = _add_round(study, number, count, prepare.study)
+        previous >> start
+        previous = end
+    return [previous]
+
+
+def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tuple[Any, Any]:
+    width = len(str(max(count - 1, 10)))
+    name = f"round_{number:0{width}}"
+    later = [
+        f"round_{later:0{width}}.{task}"
+        for later in range(number + 1, count)
+        for task in ROUND_TASKS
+    ]
+    with TaskGroup(name, tooltip=f"round {number + 1} of at most {count}"):
+        sample = SampleOperator(
+            task_id="sample", study=handle, round_number=number, rounds_left=count - number
+        )
+        trial = (
+            _trial_operator(study.runner)
+            .partial(
+                task_id="trial",
+                folds=study.fold_count,
+                map_index_template="{{ task.label }}",
+                # One more than can run waits in its worker, ready to start.
+                max_active_tis_per_dagrun=study.ceiling + 1,
+            )
+            .expand_kwargs(sample.output)
+        )
+        collect = CollectOperator(
+            task_id="collect",
+            study=handle,
+            round_number=number,
+            trial_task_id=f"{name}.trial",
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
+        early_stop = EarlyStopSensor(
+            task_id="early_stop",
+            study=handle,
+            later_tasks=later,
+        )
+        sample >> trial >> collect >> early_stop
+    return sample, early_stop
+
+
+def _most_started(study: StudyConfig) -> int | None:
+    """Most trials whose tasks may have started and not ended; None for all.
+
+    One more than can run waits in line. A paused trial's task stays deferred, so that where
+    trials pause (or a user's scheduler may pause them) any number can be needed.
+    """
+    may_pause = study.scheduler.name in PAUSING or ":" in study.scheduler.name
+    return None if may_pause else study.ceiling + 1
+
+
+def _trial_operator(runner: str) -> Any:
+    """The operator of a runner's trials."""
+    if runner == "local":
+        return TrialOperator
+    # Imported here: only a study of pods needs it, and it takes seconds.
+    from hpo_ops.airflow.pod_operator import TrialPodOperator
+
+    return TrialPodOperator
+
+
+def _add_rolling(
+    prepare: PrepareOperator, runner: str, most_started: int | None, most_trials: int
+) -> list[Any]:
+    """Trials without a barrier: each trial is a mapped instance of its own.
+
+    Airflow maps one task over ``max_map_length`` items at most. Later trials have mapped tasks of
+    their own, which are expanded when the first of their trials is given a place to run.
+    """
+
+    def add_trials(numbers: Any) -> Any:
+        return (
+            _trial_operator(runner)
+            .partial(
+                task_id="trial",
+                map_index_template="{{ task.label }}",
+                max_active_tis_per_dagrun=most_started,
+            )
+            .expand(number=numbers)
+        )
+
+    size = max_mapped()
+    trials = {0: add_trials(prepare.numbers)}
+    previous: Any = prepare
+    for first in range(size, most_trials, size):
+        with TaskGroup(f"trials_from_{first}", tooltip=f"trials {first} to {first + size - 1}"):
+            wait = LaterTrialsSensor(
+                task_id="wait", study=prepare.study, first_trial=first, most=size
+            )
+            trials[first] = add_trials(Numbers(wait))
+        previous >> wait
+        previous = wait
+    early_stop = EarlyStopSensor(
+        task_id="early_stop",
+        study=prepare.study,
+        trial_tasks={first: task.task_id for first, task in trials.items()},
+    )
+    prepare >> [trials[0], early_stop]
+    return [*trials.values(), early_stop]
+
+
+def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
+    """The best trial of a study with folds, trained on all data when its search is over."""
+    retrain = _trial_operator(study.runner)(
+        task_id="retrain",
+        is_retraining=True,
+        # A failed trial is no failure of its study, but a failed round is.
+        trigger_rule=(
+            TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
+            if study.flow is Flow.ROLLING
+            else TriggerRule.NONE_FAILED
+        ),
+    )
+    ends >> retrain
+    return [*ends, retrain]
+
+
+def _document(study: StudyConfig, problem: str | None) -> str:
+    text = yaml.safe_dump(study.to_dict(), sort_keys=False)
+    warning = f"**The study file cannot be used now:** {problem}\n\n" if problem else ""
+    return f"{warning}{study.description}\n\n```yaml\n{text}```\n"
+
+
+_GENERIC_DOCUMENT = """Runs the study that its trigger config holds, rolling:
+
+```
+airflow dags trigger {dag_id} --conf '{{"study": {{"name": "quick", "code": "...", ...}}}}'
+```
+"""

@@ -1,0 +1,321 @@
+"""The task of a trial that runs as pods: one pod a segment, found by its label, never by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.sdk.exceptions import AirflowFailException
+from kubernetes import client as kubernetes
+from kubernetes.client.exceptions import ApiException
+
+from hpo_ops.airflow.connections import (
+    KUBERNETES,
+    connect_gateway,
+    pod_gateway_url,
+    pod_store_environment,
+)
+from hpo_ops.airflow.pod_checks import DEFAULT_NAMESPACE, read_pod_policy
+from hpo_ops.airflow.pod_templates import read_template
+from hpo_ops.airflow.pod_trigger import SegmentTrigger
+from hpo_ops.airflow.trial_operator import TrialTask, assigned
+from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
+from hpo_ops.config import Pod, Resources
+from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
+from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
+from hpo_ops.runners.kubernetes.pod_spec import (
+    SegmentPod,
+    Spec,
+    agent_image,
+    build_pod,
+    training_image,
+    trial_labels,
+)
+from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus, image_digest, read_status
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+SEGMENT_KEY = "pod"
+"""The same for every try of a task: one that comes again finds the segment, and its pod."""
+NATIVE_SIDECARS = (1, 29)
+
+
+class TrialPodOperator(TrialTask, KubernetesPodOperator):
+    """Runs one trial as pods, deferred while they run.
+
+    Airflow's operator builds the pod and brings the connection. Waiting and coming back are done
+    here, since a segment ends when its agent has brought everything home, not when the training
+    has ended, and since a trial may have many pods, one after the other.
+    """
+
+    ui_color = "#e8def8"
+    template_fields = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            **{
+                "kubernetes_conn_id": KUBERNETES,
+                "random_name_suffix": False,
+                "automount_service_account_token": None,
+                "do_xcom_push": False,  # no sidecar for it: the score is pushed by hand
+                **kwargs,
+            }
+        )
+
+    def execute(self, context: Context) -> None:
+        TrialTask.execute(self, context)
+
+    def segment_key(self) -> str:
+        return SEGMENT_KEY
+
+    def run_segment(
+        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
+    ) -> TrialResult | None:
+        assignment = assigned(turn)
+        settings = PodSettings.of(study, turn)
+        namespace = self._namespace_of(study)
+        pod = self.find_segment(namespace, assignment.segment)
+        if pod is None:
+            pod = self._start(study, turn, settings, namespace, context)
+        else:
+            self.log.info("pod %s runs already", pod.metadata.name)
+        self.defer(
+            trigger=SegmentTrigger(
+                segment=assignment.segment,
+                namespace=namespace,
+                pod=pod.metadata.name,
+                conn_id=self.kubernetes_conn_id or KUBERNETES,
+                schedule_timeout=settings.pod.schedule_timeout,
+            ),
+            method_name="come_back",
+            kwargs={
+                "segment": assignment.segment,
+                "namespace": namespace,
+                "ooms": turn.ooms,
+                "study": study.to_dict(),
+            },
+        )
+
+    def come_back(
+        self,
+        context: Context,
+        event: Mapping[str, Any],
+        segment: str,
+        namespace: str,
+        ooms: int,
+        study: Mapping[str, Any],
+    ) -> None:
+        """Settles what became of a segment's pod, and asks what is next."""
+        pod = self.find_segment(namespace, segment)
+        status = read_status(pod, datetime.now(UTC))
+        result = self._judge(status, event, Resources(**study["resources"]), ooms)
+        if status.said:
+            self.log.info("the container that failed said last:\n%s", status.said)
+        digest = image_digest(pod)
+        ending = connect_gateway().finish_segment(
+            segment, result, provenance=Provenance(image_digest=digest)
+        )
+        self.announce_end(ending.result)
+        if pod is not None:
+            self.delete(pod, is_lost=status.is_lost)
+        if ending.score is not None:
+            self.end(context, StudyHandle.from_dict(study), ending.score)
+        else:
+            self.execute(context)
+
+    def end(self, context: Context, study: StudyHandle, score: TrialResult) -> None:
+        if context["ti"].try_number > 1:
+            try:
+                self._delete_ended(study, score.trial)
+            except ApiException as error:
+                self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
+        TrialTask.end(self, context, study, score)
+
+    def _judge(
+        self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
+    ) -> Result:
+        """How the segment ended, for the ledger; what the agent said before counts more."""
+        if timeout := event.get("timeout"):
+            return Result(outcome=Outcome.FAILED, reason=timeout)
+        if unwanted := event.get("unwanted"):
+            return Result(outcome=Outcome.PREEMPTED, reason=unwanted)
+        result = status.result
+        if status.is_out_of_memory and ooms < len(resources.memory_on_oom):
+            reason = f"{result.reason}; the next try gets {resources.memory_on_oom[ooms]}"
+            return Result(outcome=Outcome.PREEMPTED, reason=reason, exit_code=result.exit_code)
+        return result
+
+    # -- Kubernetes --------------------------------------------------------------------------
+
+    def find_segment(self, namespace: str, segment: str) -> kubernetes.V1Pod | None:
+        """The pod of a segment."""
+        found = self.client.list_namespaced_pod(
+            namespace, label_selector=f"{SEGMENT_LABEL}={segment}"
+        ).items
+        return found[0] if found else None
+
+    def _namespace_of(self, study: StudyHandle) -> str:
+        return Pod(**study.pod).namespace or self._own_namespace()
+
+    def _own_namespace(self) -> str:
+        return self.hook.get_namespace() or DEFAULT_NAMESPACE
+
+    def _delete_ended(self, study: StudyHandle, number: int) -> None:
+        """Deletes the pods of this trial that a try before this one did not live to delete."""
+        labels = trial_labels(study.name, study.run_id, number, key=study.key)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        found = self.client.list_namespaced_pod(
+            self._namespace_of(study), label_selector=selector
+        ).items
+        for pod in found:
+            status = read_status(pod, datetime.now(UTC))
+            if status.phase is Phase.ENDED:
+                self.delete(pod, is_lost=status.is_lost)
+
+    def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
+        """Deletes a pod that has ended; without waiting for its node where nothing runs there.
+
+        A node that was told to end a pod may take long to say that it has, or be lost meanwhile.
+        """
+        is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
+        try:
+            self.client.delete_namespaced_pod(
+                pod.metadata.name,
+                pod.metadata.namespace,
+                grace_period_seconds=0 if is_over else None,
+            )
+        except ApiException as error:
+            if error.status != 404:
+                raise
+
+    def _start(
+        self,
+        study: StudyHandle,
+        turn: NextAction,
+        settings: PodSettings,
+        namespace: str,
+        context: Context,
+    ) -> kubernetes.V1Pod:
+        assignment = assigned(turn)
+        secret = f"hpo-{assignment.segment}"
+        plan = SegmentPod(
+            assignment=assignment,
+            study=study.name,
+            run_id=study.run_id,
+            key=study.key,
+            command=turn.command or "",
+            image=settings.image,
+            agent_image=settings.agent_image,
+            gateway_url=pod_gateway_url(),
+            secret=secret,
+            resources=settings.resources,
+            pod=settings.pod,
+            environment=study.env,
+            code=study.archive,
+            packages=study.packages,
+            policy=read_pod_policy(),
+            names_image=study.image is not None,
+            has_native_sidecars=self.server_version >= NATIVE_SIDECARS,
+        )
+        self.pod_template_dict = self._build(settings.template, plan)
+        self.namespace = namespace
+        request = self.build_pod_request_obj(context)
+        keys = {"HPO_TOKEN": turn.token or "", **pod_store_environment()}
+        self._create_secret(secret, namespace, plan.labels, keys)
+        try:
+            pod = self.client.create_namespaced_pod(namespace, request)
+        except ApiException as error:
+            if error.status == 409:  # a try before this one got as far as that
+                return self.client.read_namespaced_pod(plan.name, namespace)
+            if error.status in (400, 403, 422):
+                raise AirflowFailException(
+                    f"Kubernetes does not take the pod: {error.body or error.reason}"
+                ) from error
+            raise
+        self._give_to(pod, secret, namespace)
+        self.log.info(
+            "pod %s in %s, pool %s", pod.metadata.name, namespace, settings.resources.pool_name
+        )
+        return pod
+
+    def _build(self, template: Spec, plan: SegmentPod) -> Spec:
+        """The pod, if the operator's policy of now allows it; no secret is made before that."""
+        refusals = judge_namespace(plan.pod.namespace, plan.policy, own=self._own_namespace())
+        try:
+            if refusals:
+                raise PodRefusedError(refusals)
+            return build_pod(template, plan)
+        except PodRefusedError as error:
+            raise AirflowFailException(str(error)) from error
+
+    def _create_secret(
+        self, name: str, namespace: str, labels: Mapping[str, str], values: Mapping[str, str]
+    ) -> None:
+        body = kubernetes.V1Secret(
+            metadata=kubernetes.V1ObjectMeta(name=name, labels=dict(labels)),
+            string_data=dict(values),
+        )
+        try:
+            self.client.create_namespaced_secret(namespace, body)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            self.client.replace_namespaced_secret(name, namespace, body)
+
+    def _give_to(self, pod: kubernetes.V1Pod, secret: str, namespace: str) -> None:
+        """The secret goes when its pod goes."""
+        owner = kubernetes.V1OwnerReference(
+            api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid
+        )
+        patch = {"metadata": {"ownerReferences": [owner]}}
+        self.client.patch_namespaced_secret(secret, namespace, patch)
+
+    @cached_property
+    def server_version(self) -> tuple[int, int]:
+        """Major and minor version of the cluster."""
+        return read_server_version(self.client)
+
+
+def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
+    """Major and minor version of a cluster; some clouds write the minor one as `34+`."""
+    found = kubernetes.VersionApi(api.api_client).get_code()
+    digits = "".join(filter(str.isdigit, found.minor))
+    return int(found.major), int(digits)
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What the pods of a study are like, for the next segment of one of its trials."""
+
+    resources: Resources
+    pod: Pod
+    image: str
+    agent_image: str
+    template: Spec
+
+    @classmethod
+    def of(cls, study: StudyHandle, turn: NextAction) -> PodSettings:
+        resources, pod = Resources(**study.resources), Pod(**study.pod)
+        is_spot = resources.pool_name == "spot"
+        if is_spot and turn.preemptions >= pod.on_demand_after:
+            resources = resources.model_copy(update={"pool": pod.on_demand_pool})
+            pod = pod.model_copy(update={"template": None})
+        if turn.ooms:
+            steps = [resources.memory, *resources.memory_on_oom]
+            memory = steps[min(turn.ooms, len(steps) - 1)]
+            resources = resources.model_copy(update={"memory": memory})
+        resources = resources.scaled(assigned(turn).resources.get("units", 1.0))
+        return cls(
+            resources,
+            pod,
+            image=study.image or training_image(os.environ),
+            agent_image=agent_image(os.environ),
+            template=read_template(resources, pod),
+        )

@@ -1,0 +1,83 @@
+"""HyperSched's resizing rule: whether more units pay before the deadline."""
+
+from __future__ import annotations
+
+import math
+
+from hpo_ops.core import Ranking, Study, Trial, TrialState
+from hpo_ops.core.unit_scaling import speedup
+
+
+def resize_gain(
+    *, old: int, new: int, seconds_left: float, startup: float, speedups: tuple[float, ...]
+) -> float:
+    """Training until the deadline on the new units, after starting again, over that on the old.
+
+    >>> table = (1.0, 1.77, 2.93, 4.29)
+    >>> round(resize_gain(old=1, new=2, seconds_left=600, startup=40, speedups=table), 3)
+    1.652
+    """
+    ratio = speedup(new, speedups) / speedup(old, speedups)
+    if math.isinf(seconds_left):
+        return ratio
+    if seconds_left <= 0:
+        return 0.0
+    return ratio * (seconds_left - startup) / seconds_left
+
+
+def is_worth_resizing(
+    *,
+    old: int,
+    new: int,
+    seconds_left: float,
+    startup: float,
+    reports: int,
+    speedups: tuple[float, ...] = (),
+    min_gain: float = 1.1,
+    cool_down: int = 5,
+) -> bool:
+    """Whether a trial should be widened.
+
+    Args:
+        old: Units that it holds.
+        new: Units that it could have.
+        seconds_left: Time until the deadline.
+        startup: Time to start again.
+        reports: Reports since its last start.
+        speedups: Speed on 1, 2, 4, 8, ... units.
+        min_gain: The gain must be more than this.
+        cool_down: The reports must be more than these.
+    """
+    gain = resize_gain(
+        old=old, new=new, seconds_left=seconds_left, startup=startup, speedups=speedups
+    )
+    return reports > cool_down and gain > min_gain
+
+
+class StartupIndex:
+    """How long the newest segments of trials took to their first step, kept up with the study."""
+
+    def __init__(self) -> None:
+        self._ranking = Ranking()
+        self._known: dict[int, float] = {}
+
+    @property
+    def usual(self) -> float:
+        """The 90th percentile; 0 where none has come to its first step."""
+        return self._ranking.quantile(0.9) if self._known else 0.0
+
+    def reported(self, trial: Trial, before: int) -> None:
+        if len(trial.observations) == trial.observations_at_start + 1:
+            number, seconds = trial.number, trial.startup_seconds
+            if number in self._known:
+                self._ranking.remove(self._known[number])
+            self._known[number] = seconds
+            self._ranking.add(seconds)
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        """Nothing: a start counts once it has come to a step."""
+
+
+def startup_seconds(study: Study) -> float:
+    """The 90th percentile of the times that segments took to start; 0 where none did."""
+    return study.index("start-ups", StartupIndex).usual

@@ -1,0 +1,62 @@
+"""What the containers of trials printed, in the store: readable after the pods are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import obstore
+
+from hpo_ops.checkpoints.object_stores import Store
+
+
+class LogRef(NamedTuple):
+    """The log of one container of one segment."""
+
+    trial: int
+    segment: str
+    container: str
+
+
+class Logs:
+    """The logs of one study: written part by part, read as one.
+
+    Args:
+        store: Where they are.
+        study: The study's key: a path in the store.
+    """
+
+    def __init__(self, store: Store, study: str) -> None:
+        self._store = store
+        self._base = f"{study}/logs"
+
+    def write(self, ref: LogRef, part: int, text: bytes) -> None:
+        """Writes a part; the same one again replaces it."""
+        obstore.put(self._store, f"{self._path(ref)}/{part:06}.log", text)
+
+    def read(self, ref: LogRef, *, start: int = 0) -> Iterator[bytes]:
+        """The parts of a log, in order, from one of them on."""
+        for key in sorted(item["path"] for item in self._items(self._path(ref)))[start:]:
+            yield bytes(obstore.get(self._store, key).bytes())
+
+    def all(self, trial: int | None = None) -> list[LogRef]:
+        """The logs that are there, of all trials or of one."""
+        return sorted(self.parts(trial))
+
+    def parts(self, trial: int | None = None) -> dict[LogRef, int]:
+        """How many parts each log has, in the order in which they were begun."""
+        start = self._base if trial is None else f"{self._base}/{trial}"
+        counts: dict[LogRef, int] = {}
+        for item in sorted(self._items(start), key=lambda item: item["last_modified"]):
+            path = item["path"].removeprefix(f"{self._base}/")
+            number, segment, container, _ = path.split("/")
+            ref = LogRef(int(number), segment, container)
+            counts[ref] = counts.get(ref, 0) + 1
+        return counts
+
+    def _path(self, ref: LogRef) -> str:
+        return f"{self._base}/{ref.trial}/{ref.segment}/{ref.container}"
+
+    def _items(self, prefix: str) -> Iterator[obstore.ObjectMeta]:
+        for page in obstore.list(self._store, prefix):
+            yield from page

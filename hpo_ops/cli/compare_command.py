@@ -1,0 +1,209 @@
+"""``hpo compare``: samplers and schedulers on one study, or studies that have run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from hpo_ops.cli.command_errors import CommandError
+from hpo_ops.cli.connection import Session, connect
+from hpo_ops.cli.experiment_command import (
+    Plot,
+    draw_bands,
+    estimate_text,
+    follow_repeats,
+    follow_runs,
+)
+from hpo_ops.cli.terminal import Json, err, out, print_json
+from hpo_ops.cli.trigger_target import Target, whole_study
+from hpo_ops.client import Experiment
+from hpo_ops.config import Policy, StudyConfig, load_study, parse_study
+from hpo_ops.core import Direction
+from hpo_ops.core.experiment_statistics import Standing, rank
+from hpo_ops.simulator.policy_words import parse_options, split_policies, with_max_steps
+
+EPILOG = (
+    "Examples: hpo compare study.yaml --sampler random,tpe --repeats 10 · "
+    "hpo compare study.random study.tpe"
+)
+REPEATS = 10
+"""Repeats of each, where neither the command nor the study says how many."""
+DAG_SECONDS = 90.0
+
+
+def compare(
+    studies: Annotated[
+        list[str], typer.Argument(help="One study file, or names of studies that have run.")
+    ],
+    sampler: Annotated[
+        list[str] | None, typer.Option(help="Samplers to compare, such as random,tpe.")
+    ] = None,
+    scheduler: Annotated[
+        list[str] | None, typer.Option(help="Schedulers, such as default,asha:eta=4.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats of each.")] = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Ranks samplers and schedulers by running a study with each, or studies that have run."""
+    session = connect()
+    if len(studies) == 1 and Path(studies[0]).suffix in (".yaml", ".yml"):
+        study = load_study(Path(studies[0]))
+        made = variants(study, sampler or [], scheduler or [], repeats)
+        found = _run(session, made, source=studies[0], is_quiet=as_json)
+    elif sampler or scheduler or repeats:
+        raise CommandError("--sampler, --scheduler and --repeats need one study file")
+    else:
+        found = [session.gateway.experiment(session.study(name).id) for name in studies]
+    standings = rank_experiments(found)
+    if plot is not None:
+        draw_bands({item.study: item for item in found}, plot)
+    if as_json:
+        print_json(_to_json(found, standings))
+        return
+    out.print(standings_table(standings, found[0].metric))
+    if len(standings) > 1:
+        out.print(_sentence(standings), soft_wrap=True)
+    if plot is not None:
+        out.print(f"Drawn: {plot}", soft_wrap=True)
+
+
+def variants(
+    study: StudyConfig, samplers: Sequence[str], schedulers: Sequence[str], repeats: int | None
+) -> list[StudyConfig]:
+    """The study with each of some samplers and each of some schedulers, all with its seed.
+
+    Raises:
+        CommandError: There is nothing to compare.
+        StudyError: A sampler or scheduler is not allowed.
+    """
+    choices = list(product(_words(samplers), _words(schedulers)))
+    if len(choices) < 2:
+        raise CommandError("one study alone: name several --sampler or --scheduler, with commas")
+    count = repeats or (study.repeats if study.repeats > 1 else REPEATS)
+    return [_variant(study, *choice, count) for choice in choices]
+
+
+def _words(texts: Sequence[str]) -> list[str | None]:
+    return [words for text in texts for words in split_policies(text)] or [None]
+
+
+def _variant(
+    study: StudyConfig, sampler: str | None, scheduler: str | None, repeats: int
+) -> StudyConfig:
+    words = [re.sub(r"[^A-Za-z0-9_]+", "-", word) for word in (sampler, scheduler) if word]
+    data: dict[str, Any] = {
+        **study.to_dict(),
+        "name": ".".join([study.name, *words]),
+        "repeats": repeats,
+        "flow": "rolling",
+        "reproducible": False,
+    }
+    try:
+        if sampler is not None:
+            data["sampler"] = _policy(sampler, study.sampler)
+        if scheduler is not None:
+            data["scheduler"] = _policy(scheduler, study.scheduler)
+            steps = study.create_scheduler().max_steps
+            if steps is not None:
+                name, options = data["scheduler"].pop("name"), data["scheduler"]
+                data["scheduler"] = {"name": name, **with_max_steps(name, options, steps)}
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return parse_study(data, source=data["name"])
+
+
+def _policy(words: str, own: Policy) -> dict[str, Any]:
+    """A policy by its words; the study's own name alone means as the study has it."""
+    name, options = parse_options(words)
+    if name == own.name and not options:
+        options = own.options
+    return {"name": name, **options}
+
+
+def _run(
+    session: Session, made: Sequence[StudyConfig], *, source: str, is_quiet: bool
+) -> list[Experiment]:
+    """Runs all of them at once, and waits for their ends."""
+    console = err if is_quiet else out
+    started: list[tuple[Target, str]] = []
+    for variant in made:
+        target = whole_study(variant)
+        session.airflow.wait_for_dag(target.dag_id, seconds=DAG_SECONDS)
+        started.append((target, session.airflow.trigger(target.dag_id, target.conf)))
+    names = " ".join(variant.name for variant in made)
+    console.print(f"{len(made)} studies of {made[0].repeats} repeats each have been started;")
+    console.print(f"if this is interrupted: hpo compare {names}", soft_wrap=True)
+    follow_runs(session, console, [(target.dag_id, run_id) for target, run_id in started])
+    found = []
+    for target, run_id in started:
+        try:
+            study = session.gateway.find(target.name, run_id, dag_id=target.dag_id)
+        except LookupError:
+            why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
+            raise CommandError(f"{target.name} of {source} was not started: {why}") from None
+        follow_repeats(session, console, study)
+        found.append(session.gateway.experiment(study.id))
+    return found
+
+
+def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
+    """Experiments by their outcomes, best first.
+
+    Raises:
+        CommandError: They are not about the same metric, or have no outcome yet.
+    """
+    metrics = {(item.metric, item.direction) for item in found}
+    if len(metrics) > 1:
+        shown = ", ".join(f"{name} ({direction})" for name, direction in sorted(metrics))
+        raise CommandError(f"the studies have different metrics: {shown}")
+    without = [item.study for item in found if not item.outcomes]
+    if without:
+        raise CommandError(f"no repeat has ended with a value yet of: {', '.join(without)}")
+    if len({item.study for item in found}) < len(found):
+        raise CommandError("a study is named twice")
+    return rank({item.study: item.outcomes for item in found}, Direction(found[0].direction))
+
+
+def standings_table(standings: Sequence[Standing], metric: str) -> Table:
+    """Studies, best first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Study", "Repeats", f"Best {metric}", "Behind", "Pairs", "p (Holm)"):
+        table.add_column(column, overflow="fold")
+    for item in standings:
+        table.add_row(
+            item.name,
+            str(item.estimate.repeats),
+            estimate_text(item.estimate),
+            "" if item.behind is None else f"{item.behind:.4g}",
+            "" if item.behind is None else str(item.pairs),
+            "" if item.chance is None else f"{item.chance:.3g}",
+        )
+    return table
+
+
+def _sentence(standings: Sequence[Standing]) -> str:
+    first, *others = standings
+    beaten = [item.name for item in others if item.chance is not None and item.chance < 0.05]
+    if not beaten:
+        return f"{first.name} is ahead, but by no more than chance may explain (p < 0.05)"
+    return f"{first.name} is better than {', '.join(beaten)} (p < 0.05)"
+
+
+def _to_json(found: Sequence[Experiment], standings: Sequence[Standing]) -> dict[str, Any]:
+    return {
+        "metric": found[0].metric,
+        "direction": found[0].direction,
+        "standings": [asdict(item) for item in standings],
+        "experiments": [
+            {"study": item.study, "run_id": item.run_id, "outcomes": item.outcomes}
+            for item in found
+        ],
+    }

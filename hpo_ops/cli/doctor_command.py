@@ -1,0 +1,119 @@
+"""``hpo doctor``: what was left behind, and its repair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hpo_ops.cli.command_errors import CommandError
+from hpo_ops.cli.connection import Session, connect
+from hpo_ops.cli.terminal import SafeConsole
+from hpo_ops.core.leftovers import Finding, LedgerStudy, RunState
+from hpo_ops.runners.kubernetes.cluster_leftovers import (
+    Cluster,
+    NoClusterError,
+    connect_by_kubeconfig,
+)
+from hpo_ops.runners.reconciler import Reconciler, Repaired
+
+EXAMPLES = (
+    "Examples: hpo doctor · hpo doctor --namespace training · hpo doctor --fix · "
+    "hpo doctor --json | jq '.findings[].text'"
+)
+
+
+def doctor(
+    is_fixed: Annotated[bool, typer.Option("--fix", help="Repair what is found.")] = False,
+    with_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--unknown",
+            help="With --fix: also delete pods and secrets that the ledger has never heard of. "
+            "Only where no other installation uses the namespace.",
+        ),
+    ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            help="Namespace of the connection kubernetes_default, where pods are whose study "
+            "names none; that of the kubeconfig's context if not given."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Compares ledger, Airflow and pods, and says what was left behind.
+
+    Ends with 0 where all is well or was repaired, with 1 where something is left.
+    """
+    session = connect()
+    cluster, notes = _find_cluster(namespace)
+    reconciler = Reconciler(
+        session.gateway, lambda study: _run_state(session, study, notes), cluster
+    )
+    findings = reconciler.look()
+    done = reconciler.repair(findings, with_unknown=with_unknown) if is_fixed else []
+    notes += cluster.notes if cluster else []
+    if as_json:
+        print(
+            json.dumps(_as_data(findings, done, notes, has_cluster=cluster is not None), indent=2)
+        )
+    else:
+        _show(findings, done, notes)
+    is_well = all(not item.problem for item in done) if is_fixed else not findings
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _find_cluster(namespace: str | None) -> tuple[Cluster | None, list[str]]:
+    try:
+        return connect_by_kubeconfig(namespace), []
+    except NoClusterError as error:
+        if namespace is not None:
+            raise CommandError(
+                f"the namespace {namespace} cannot be looked at: {error}"
+            ) from error
+        return None, [f"pods were not looked at: {error}"]
+
+
+def _run_state(session: Session, study: LedgerStudy, notes: list[str]) -> RunState | None:
+    try:
+        return RunState.of(session.airflow.run_state(study.dag_id, study.run_id))
+    except LookupError:
+        return RunState.MISSING
+    except CommandError as error:
+        notes.append(f"the DAG run of study {study.key} cannot be seen: {error}")
+        return None
+
+
+def _as_data(
+    findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str], *, has_cluster: bool
+) -> dict[str, object]:
+    shown = [{**finding.to_dict(), "is_repaired": False, "problem": ""} for finding in findings]
+    for data, item in zip(shown, done, strict=False):
+        data.update(is_repaired=not item.problem, problem=item.problem)
+    return {"findings": shown, "notes": notes, "pods_were_seen": has_cluster}
+
+
+def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str]) -> None:
+    out = SafeConsole()
+    for note in notes:
+        out.print(f"note: {note}", soft_wrap=True)
+    if not findings:
+        out.print("nothing was left behind")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Found", "Repair", *(["Result"] if done else [])):
+        table.add_column(column, overflow="fold")
+    for index, finding in enumerate(findings):
+        result = [done[index].problem or "repaired"] if done else []
+        table.add_row(finding.text, finding.repair.value, *result)
+    out.print(table)
+    left = sum(bool(item.problem) for item in done) if done else len(findings)
+    what = f"{left} of {len(findings)} found" if done else f"{left} found"
+    out.print(f"{what}, not repaired" if left else f"{len(findings)} found and repaired")
+    if not done:
+        out.print("Repair with: hpo doctor --fix")

@@ -1,0 +1,66 @@
+"""Following a study until its DAG run ends, live in a terminal, by lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from hpo_ops.cli.command_errors import AirflowAwayError
+from hpo_ops.cli.connection import Session
+from hpo_ops.cli.study_tables import progress_line
+from hpo_ops.client import GatewayUnreachableError, Progress
+
+POLL_SECONDS = 1.0
+AWAY_SECONDS = 120.0
+ENDED = ("success", "failed")
+
+
+def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name: str) -> bool:
+    """Shows a study's progress until its run has ended; True where it ended well.
+
+    The api-server may be away for `AWAY_SECONDS`, as when it is started again.
+    """
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        last, seen_at = "", time.monotonic()
+        while True:
+            try:
+                state = session.airflow.run_state(dag_id, run_id)
+                progress = _progress(session, name, dag_id, run_id)
+            except (AirflowAwayError, GatewayUnreachableError):
+                if time.monotonic() - seen_at > AWAY_SECONDS:
+                    raise
+                time.sleep(POLL_SECONDS)
+                continue
+            seen_at = time.monotonic()
+            line = progress_line(progress) if progress else f"{name}  {state}"
+            if console.is_terminal:
+                live.update(_picture(line, progress))
+            elif _without_time(line) != last:
+                last = _without_time(line)
+                console.print(line, soft_wrap=True)
+            if state in ENDED:
+                return state == "success"
+            time.sleep(POLL_SECONDS)
+
+
+def _progress(session: Session, name: str, dag_id: str, run_id: str) -> Progress | None:
+    try:
+        return session.gateway.find(name, run_id, dag_id=dag_id)
+    except LookupError:
+        return None  # prepare has not run yet
+
+
+def _picture(line: str, progress: Progress | None) -> Group:
+    counts = progress.counts if progress else {}
+    done = sum(counts.get(state, 0) for state in ("completed", "pruned", "failed"))
+    total = progress.trials if progress else 1
+    return Group(Text(line), ProgressBar(total=total, completed=done, width=60))
+
+
+def _without_time(line: str) -> str:
+    """What of a line is news: not the seconds alone."""
+    return line.split(" · ", 1)[-1]

@@ -1,0 +1,86 @@
+"""``hpo keys``: the gateway's signing keys, and how to rotate them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpo_ops.cli.command_errors import CommandError
+from hpo_ops.cli.connection import STATE_FOLDER
+from hpo_ops.cli.terminal import out
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.stack import Stack
+
+keys = typer.Typer(
+    help="Makes and rotates the keys with which the gateway and Airflow's tasks sign tokens.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Examples: hpo keys new · hpo keys task · hpo keys rotate",
+)
+
+
+@keys.command()
+def new() -> None:
+    """Prints a key ring with a new first key; keys of HPO_GATEWAY_KEYS stay behind it."""
+    from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE
+
+    text = os.environ.get(KEYS_VARIABLE, "")
+    try:
+        older = KeyRing.parse(text).keys if text else ()
+    except ValueError as error:
+        raise CommandError(f"{KEYS_VARIABLE}: {error}") from error
+    _print(KeyRing.make(older).to_text())
+
+
+@keys.command()
+def task() -> None:
+    """Prints the password of the connection hpo_gateway, derived from the gateway's first key."""
+    _print(_gateway_keys().task_key())
+
+
+@keys.command()
+def token() -> None:
+    """Prints a token for an operator's scripts: good for one hour and for every study."""
+    from hpo_ops.gateway.http.tokens import issue_service_token
+
+    _print(issue_service_token(_gateway_keys()))
+
+
+@keys.command()
+def rotate(
+    retire: Annotated[
+        bool, typer.Option("--retire", help="Remove all keys but the first instead.")
+    ] = False,
+) -> None:
+    """Puts a new key in front of those of this folder's stack, or removes the old ones.
+
+    Each part of the stack takes the change up when it starts. Until the old keys are removed,
+    tokens of both are valid, so that running studies go on.
+    """
+    stack = Stack.at(Path(STATE_FOLDER))
+    ring = stack.gateway_keys
+    changed = KeyRing((ring.first,)) if retire else KeyRing.make(ring.keys)
+    stack.set_gateway_keys(changed)
+    out.print(f"Keys now:    {', '.join(key.id for key in changed)}", markup=False)
+    out.print(
+        "Restart the api-server for the gateway to take them up, then Airflow's other parts."
+    )
+
+
+def _gateway_keys() -> KeyRing:
+    """The keys of the environment, or else of this folder's stack."""
+    from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE, SECRET_VARIABLE, read_keys
+
+    if not (os.environ.get(KEYS_VARIABLE) or os.environ.get(SECRET_VARIABLE)):
+        return Stack.at(Path(STATE_FOLDER)).gateway_keys
+    try:
+        return read_keys(os.environ)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _print(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,387 @@
+"""The gateway over HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from hpo_ops.client.experiment_messages import Experiment
+from hpo_ops.client.import_messages import Imported, ImportRequest
+from hpo_ops.client.job_messages import JobStatus
+from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
+from hpo_ops.client.segment_gateway import (
+    GatewayBusyError,
+    GatewayFailedError,
+    GatewayRefusedError,
+    GatewayUnreachableError,
+)
+from hpo_ops.client.store_session import StoreSession
+from hpo_ops.client.study_messages import (
+    Best,
+    Ending,
+    Group,
+    NextAction,
+    PoolSummary,
+    Progress,
+    Retraining,
+    StudyHandle,
+    StudyRequest,
+    TrialResult,
+    TrialSummary,
+    Verdict,
+)
+from hpo_ops.client.trial_messages import TrialDetail
+from hpo_ops.core.leftovers import LedgerPart
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "/hpo"
+"""Where the gateway is mounted."""
+API = f"{PREFIX}/api/v1"
+Token = str | Callable[[], str]
+Files = Mapping[str, tuple[str, bytes]]
+"""Parts of a form: the name of a file and its content."""
+PATIENCE_SECONDS = 300.0
+"""How long a task waits for a gateway that does not answer; an api-server restarts within it."""
+RENEWED_TOKEN = "HPO-Token"  # noqa: S105  a name
+"""Header of an answer with a new token for a segment whose token is old."""
+MAX_BUSY_SECONDS = 60.0
+MAX_FAILURES = 4
+"""Answers of a gateway that is there but fails, after which a call fails too."""
+
+
+class Transport:
+    """Requests to the gateway, with one meaning for each way in which they can go wrong.
+
+    Args:
+        url: The address of the gateway's server.
+        token: A token, or a function that makes one for each request.
+        timeout: Seconds to wait for an answer.
+        client: The HTTP client to use instead of one of its own.
+    """
+
+    def __init__(
+        self, url: str, token: Token, *, timeout: float = 30.0, client: httpx.Client | None = None
+    ) -> None:
+        # Making a TLS context takes longer than a request; plain HTTP needs none.
+        is_secure = url.startswith("https")
+        self._http = client or httpx.Client(
+            base_url=url.rstrip("/"), timeout=timeout, verify=is_secure
+        )
+        self._token = token
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        files: Files | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
+        """Sends one request, with a body or a form of files.
+
+        Raises:
+            GatewayUnreachableError: No answer, or one that says to try later.
+            GatewayRefusedError: The token is not accepted.
+            LookupError: There is no such thing.
+            ValueError: The gateway does not take what was sent; the message says why.
+        """
+        query = {name: value for name, value in query.items() if value is not None}
+        token = self._token if isinstance(self._token, str) else self._token()
+        headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
+        try:
+            answer = self._http.request(
+                method, f"{API}{path}", json=body, files=files, headers=headers, params=query
+            )
+        except httpx.TransportError as error:
+            raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
+        if RENEWED_TOKEN in answer.headers:
+            self._token = answer.headers[RENEWED_TOKEN]
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        message = _message(answer)
+        if answer.status_code in (401, 403, 410):
+            raise GatewayRefusedError(message)
+        if answer.status_code == 404:
+            raise LookupError(message)
+        if answer.status_code == 429:
+            raise GatewayBusyError(message, wait_seconds=_retry_after(answer))
+        if answer.status_code < 500:
+            raise ValueError(message)
+        if answer.status_code == 500:
+            raise GatewayFailedError(message)
+        raise GatewayUnreachableError(f"{answer.status_code}: {message}")
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    text = answer.headers.get("Retry-After", "")
+    return min(float(text), MAX_BUSY_SECONDS) if text.isascii() and text.isdigit() else 1.0
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:500] or answer.reason_phrase
+    return detail if isinstance(detail, str) else str(detail)
+
+
+def _last_words(
+    result: Result, reports: Sequence[Report], provenance: Provenance | None
+) -> dict[str, Any]:
+    return {
+        "result": result.to_dict(),
+        "reports": [report.to_dict() for report in reports],
+        "provenance": provenance and provenance.known(),
+    }
+
+
+class SegmentClient:
+    """The gateway for the agent of one segment."""
+
+    def __init__(self, url: str, token: str, segment: str, *, timeout: float = 10.0) -> None:
+        self._transport = Transport(url, token, timeout=timeout)
+        self._path = f"/segments/{segment}"
+
+    def report(self, reports: Sequence[Report]) -> Control:
+        body = [report.to_dict() for report in reports]
+        return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
+
+    def curve(self) -> list[tuple[int, float]]:
+        answer = self._transport.request("GET", f"{self._path}/curve")
+        return [(step, value) for step, value in answer]
+
+    def forecast(self, forecast: CurveForecast) -> None:
+        self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
+
+    def store_session(self) -> StoreSession:
+        """New credentials for the segment's part of the store."""
+        answer = self._transport.request("POST", f"{self._path}/credentials")
+        return StoreSession.from_dict(answer)
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
+
+    def finish(
+        self,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
+        return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
+
+
+class GatewayClient:
+    """The gateway for tasks and for the CLI. Waits a while for one that is restarting."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url
+        self._transport = Transport(url, token)
+        self._patience_seconds = patience_seconds
+        self._sleep = sleep
+
+    def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
+        """Sends a request, again while the gateway is away. Every call is safe to repeat."""
+        give_up_at = time.monotonic() + self._patience_seconds
+        pause, failures = 0.2, 0
+        while True:
+            try:
+                return self._transport.request(method, path, body, **query)
+            except GatewayUnreachableError as error:
+                failures += isinstance(error, GatewayFailedError)
+                if isinstance(error, GatewayBusyError):
+                    pause = error.wait_seconds
+                if time.monotonic() + pause > give_up_at or failures >= MAX_FAILURES:
+                    raise
+                logger.warning("the gateway is away, next try in %.1f s (%s)", pause, error)
+                self._sleep(pause)
+                pause = min(pause * 2, 5.0)
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def start_study(self, request: StudyRequest) -> StudyHandle:
+        return StudyHandle.from_dict(self.request("POST", "/studies", request.to_dict()))
+
+    def sample(self, study_id: int, round_number: int, *, rounds_left: int) -> Group:
+        path = f"/studies/{study_id}/rounds/{round_number}"
+        return Group.from_dict(self.request("POST", path, rounds_left=rounds_left))
+
+    def collect(self, study_id: int, round_number: int, scores: Sequence[TrialResult]) -> Group:
+        path = f"/studies/{study_id}/rounds/{round_number}/scores"
+        return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
+
+    def turn(
+        self,
+        dag_id: str,
+        run_id: str,
+        trial: int,
+        *,
+        key: str,
+        wait: float | None = None,
+        task_group: str | None = None,
+    ) -> NextAction:
+        where = {"dag_id": dag_id, "run_id": run_id, "task_group": task_group}
+        return NextAction.from_dict(
+            self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
+        )
+
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
+        return lost
+
+    def retrain(self, study_id: int) -> Retraining:
+        return Retraining.from_dict(self.request("POST", f"/studies/{study_id}/retraining"))
+
+    def keep_alive(self, segments: Sequence[str]) -> list[str]:
+        over: list[str] = self.request("POST", "/alive", list(segments))
+        return over
+
+    def finish_segment(
+        self,
+        segment: str,
+        result: Result,
+        reports: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+    ) -> Ending:
+        body = _last_words(result, reports, provenance)
+        return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
+
+    def verdict(self, study_id: int) -> Verdict:
+        return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))
+
+    def end_study(self, study_id: int, result: dict[str, Any]) -> None:
+        self.request("POST", f"/studies/{study_id}/end", result)
+
+    # -- people ------------------------------------------------------------------------------
+
+    def studies(self, limit: int = 20) -> list[Progress]:
+        return [Progress.from_dict(item) for item in self.request("GET", "/studies", limit=limit)]
+
+    def find(self, name: str, run_id: str | None = None, *, dag_id: str | None = None) -> Progress:
+        """The newest study of a name that the caller may see, of a DAG or a DAG run if given."""
+        where = {"run_id": run_id, "dag_id": dag_id}
+        return Progress.from_dict(self.request("GET", f"/names/{name}", **where))
+
+    def progress(self, study_id: int) -> Progress:
+        return Progress.from_dict(self.request("GET", f"/studies/{study_id}"))
+
+    def experiment(self, study_id: int) -> Experiment:
+        return Experiment.from_dict(self.request("GET", f"/studies/{study_id}/experiment"))
+
+    def trials(self, study_id: int) -> list[TrialSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/trials")
+        return [TrialSummary.from_dict(item) for item in answer]
+
+    def trial(self, study_id: int, trial: int) -> TrialDetail:
+        return TrialDetail.from_dict(self.request("GET", f"/studies/{study_id}/trials/{trial}"))
+
+    def curve(self, study_id: int, trial: int) -> list[Report]:
+        answer = self.request("GET", f"/studies/{study_id}/trials/{trial}/reports")
+        return [Report.from_dict(item) for item in answer]
+
+    def best(self, study_id: int) -> Best | None:
+        answer = self.request("GET", f"/studies/{study_id}/best")
+        return Best.from_dict(answer) if answer else None
+
+    def front(self, study_id: int) -> list[TrialSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/front")
+        return [TrialSummary.from_dict(item) for item in answer]
+
+    def kept_checkpoints(self, study_id: int) -> set[tuple[int, int]]:
+        answer = self.request("GET", f"/studies/{study_id}/checkpoints/kept")
+        return {(trial, step) for trial, step in answer}
+
+    def events(self, study_id: int, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self.request(
+            "GET", f"/studies/{study_id}/events", after=after, limit=limit
+        )
+        return answer
+
+    def reports(self, study_id: int, *, after: int = 0) -> ReportPage:
+        answer = self.request("GET", f"/studies/{study_id}/reports", after=after)
+        return ReportPage.from_dict(answer)
+
+    def segments(self, study_id: int, *, offset: int = 0) -> list[SegmentSummary]:
+        answer = self.request("GET", f"/studies/{study_id}/segments", offset=offset)
+        return [SegmentSummary.from_dict(item) for item in answer]
+
+    def config(self, study_id: int) -> dict[str, Any]:
+        answer: dict[str, Any] = self.request("GET", f"/studies/{study_id}/config")
+        return answer
+
+    def stop(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/stop", reason=reason)
+
+    def pause(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/pause", reason=reason)
+
+    def resume(self, study_id: int) -> None:
+        self.request("POST", f"/studies/{study_id}/resume")
+
+    def change(self, study_id: int, changes: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.request("POST", f"/studies/{study_id}/config", changes)
+        return answer
+
+    # -- pools -------------------------------------------------------------------------------
+
+    def pools(self) -> list[PoolSummary]:
+        return [PoolSummary.from_dict(item) for item in self.request("GET", "/pools")]
+
+    def set_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}", capacity=capacity)
+
+    def find_pool(self, name: str, capacity: float) -> None:
+        self.request("POST", f"/pools/{name}/found", capacity=capacity)
+
+    # -- jobs, imports -----------------------------------------------------------------------
+
+    def submit(
+        self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
+    ) -> JobStatus:
+        """Submits a job, with its code unless the job names an archive in the store."""
+        headers = {"Idempotency-Key": key} if key else None
+        if archive is None:
+            return JobStatus.from_dict(self.request("POST", "/jobs", dict(job), headers=headers))
+        files = {
+            "job": ("job.json", json.dumps(job).encode()),
+            "code": ("code.tar.gz", archive),
+        }
+        return JobStatus.from_dict(self.request("POST", "/jobs", files=files, headers=headers))
+
+    def job(self, name: str, run_id: str | None = None) -> JobStatus:
+        return JobStatus.from_dict(self.request("GET", f"/jobs/{name}", run_id=run_id))
+
+    def import_trials(self, request: ImportRequest) -> Imported:
+        return Imported.from_dict(self.request("POST", "/imports", request.to_dict()))
+
+    # -- reconciling -------------------------------------------------------------------------
+
+    def ledger_part(self, segments: Sequence[str] = ()) -> LedgerPart:
+        return LedgerPart.from_dict(self.request("POST", "/reconcile", list(segments)))
+
+    def close_study(self, study_id: int, reason: str) -> None:
+        self.request("POST", f"/studies/{study_id}/close", reason=reason)
+
+    def lose_segment(self, study_id: int, segment: str, reason: str) -> bool:
+        path = f"/studies/{study_id}/segments/{segment}/lose"
+        return bool(self.request("POST", path, reason=reason))
+
+    def free_leases(self, study_id: int) -> list[str]:
+        freed: list[str] = self.request("POST", f"/studies/{study_id}/leases/free")
+        return freed

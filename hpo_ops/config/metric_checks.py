@@ -1,0 +1,36 @@
+"""What goes with the metrics of a study, one or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hpo_ops.samplers import MULTI_OBJECTIVE, SAMPLERS
+
+if TYPE_CHECKING:
+    from hpo_ops.config.study_config import StudyConfig
+
+
+def check_metrics(study: StudyConfig) -> None:
+    """Checks the metrics of a study, and what several of them ask for.
+
+    Raises:
+        ValueError: Something does not go with them.
+    """
+    if (study.metric is None) == (not study.metrics):
+        raise ValueError("metric is missing, but is required (or metrics, but not both)")
+    names = [metric.name for metric in study.objectives]
+    if len(set(names)) < len(names):
+        raise ValueError(f"metrics has the names {names}, but each must be there once")
+    if len(names) > 1:
+        if study.scheduler.name != "default":
+            raise ValueError(
+                f"scheduler is {study.scheduler.name!r}, but must be 'default' with several "
+                "metrics, since others judge by one number"
+            )
+        if study.sampler.name in SAMPLERS and study.sampler.name not in MULTI_OBJECTIVE:
+            raise ValueError(
+                f"sampler is {study.sampler.name!r}, but must be one of "
+                f"{', '.join(sorted(MULTI_OBJECTIVE))} with several metrics"
+            )
+        if any(metric.target is not None for metric in study.objectives):
+            raise ValueError("metrics has a target, but several metrics stop by stop.when")

@@ -1,0 +1,170 @@
+"""The sections of a study file that say what a trial's pod is like."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from hpo_ops.config.durations import Duration
+from hpo_ops.config.sections import NotAFlag
+from hpo_ops.config.strict_model import Model
+from hpo_ops.config.study_errors import shown
+
+_SUFFIXES = {
+    "": Decimal(1), "m": Decimal("0.001"),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
+}  # fmt: skip
+_QUANTITY = r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+POOLS = ("cpu", "gpu", "gpu-shared", "spot")
+"""The pools that have a template in ``k8s_pod_templates/``."""
+
+
+WHOLE_GPUS = ("gpu", "spot")
+"""Those of them whose GPUs are not cut into shares."""
+
+
+def amount(quantity: str) -> Decimal:
+    """The number that a Kubernetes quantity such as ``500m`` or ``16Gi`` means."""
+    found = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", quantity)
+    if found is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    return Decimal(found[1]) * _SUFFIXES[found[2]]
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _check_quantity(value: str) -> str:
+    if not re.fullmatch(_QUANTITY, value) or not amount(value):
+        raise ValueError(f"is {shown(value)}, but must be a quantity: 4, 500m, 16Gi")
+    return value
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    AfterValidator(_check_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": _QUANTITY},
+            ]
+        }
+    ),
+]
+
+
+_HIGHEST_USER = 2**31 - 1
+
+
+def _check_user(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == "image" or (is_number and 0 <= value <= _HIGHEST_USER):  # type: ignore[operator]
+        return value
+    raise ValueError(f"is {shown(value)}, but must be the number of a user, or image")
+
+
+User = Annotated[
+    int | Literal["image"],
+    BeforeValidator(_check_user),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": _HIGHEST_USER},
+                {"const": "image", "type": "string"},
+            ]
+        }
+    ),
+]
+
+
+class Resources(Model):
+    """What a trial needs while it runs."""
+
+    gpu: Annotated[float, Field(ge=0, le=1024), NotAFlag] = 0.0
+    """GPUs: whole ones, or a part of one, such as 0.25, in a pool of shared GPUs."""
+    cpu: Quantity = "1"
+    """Cores that are set aside for it."""
+    memory: Quantity = "2Gi"
+    """Memory that it may not exceed."""
+    storage: Quantity | None = None
+    """Space on the node's disk for checkpoints and scratch files that it may not exceed."""
+    pool: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
+    """Nodes to run on; by default gpu, gpu-shared or cpu, as it needs."""
+    memory_on_oom: tuple[Quantity, ...] = ()
+    """Memory for the next try, and the one after, of a trial that ran out of it."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Resources:
+        if self.gpu > 1 and self.gpu % 1:
+            raise ValueError(f"gpu is {self.gpu:g}, but must be whole, or a part of one")
+        steps = [self.memory, *self.memory_on_oom]
+        if sorted(steps, key=amount) != steps:
+            raise ValueError("memory_on_oom does not grow, but each must be more than before")
+        return self
+
+    @property
+    def pool_name(self) -> str:
+        """The pool whose capacity it takes from."""
+        if self.pool is not None:
+            return self.pool
+        if not self.gpu:
+            return "cpu"
+        return "gpu" if self.gpu >= 1 else "gpu-shared"
+
+    def scaled(self, units: float) -> Resources:
+        """What a trial on so many units needs; a share of a unit needs all of its memory."""
+        if units == 1:
+            return self
+        memory = amount(self.memory) * Decimal(max(units, 1.0))
+        return self.model_copy(
+            update={
+                "gpu": self.gpu * units,
+                "cpu": f"{max(round(amount(self.cpu) * 1000 * Decimal(units)), 1)}m",
+                "memory": str(int(memory)),
+            }
+        )
+
+    @property
+    def lease(self) -> float:
+        """How much of the pool a trial takes: its GPUs, or one place where it needs none."""
+        return self.gpu or 1.0
+
+
+class Pod(Model):
+    """What else there is to say about a trial's pod."""
+
+    template: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
+    """File in k8s_pod_templates/, without .yaml; by default that of the pool."""
+    namespace: str | None = None
+    """Namespace; by default that of the Airflow connection."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that the node must have."""
+    tolerations: tuple[dict[str, Any], ...] = ()
+    """Taints of nodes that it puts up with."""
+    priority_class: str | None = None
+    """Name of a priority class: who is preempted for whom."""
+    service_account: str | None = None
+    """Identity in the cluster, such as one with an IAM role; the pod policy must list it."""
+    image_pull_secrets: tuple[str, ...] = ()
+    """Secrets of the namespace with which the image can be pulled."""
+    run_as_user: User = 1000
+    """User that the training runs as; "image" takes the image's own, which must be a number."""
+    read_only_root: bool = False
+    """Whether the training can write to /hpo and /tmp only, not into its image's folders."""
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """Further parts of a pod's spec that the operator's pod policy allows; merged last, lists by
+    name."""
+    schedule_timeout: Duration = 600.0
+    """How long it may wait for a node and for its image."""
+    on_demand_after: Annotated[int, Field(ge=1)] = 2
+    """On spot nodes: preemptions after which a trial goes on in on_demand_pool."""
+    on_demand_pool: str | None = None
+    """The pool for trials that were preempted too often on spot nodes; by default the one that a
+    trial with such resources has where its study names no pool."""

@@ -1,0 +1,422 @@
+"""The study file as a model: what a user writes, checked at the door."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from hpo_ops.allocators import create_allocator
+from hpo_ops.config.allocator_limits import check_allocator
+from hpo_ops.config.durations import Duration
+from hpo_ops.config.folds_section import FoldsField, check_folds
+from hpo_ops.config.forecast_settings import check_curves
+from hpo_ops.config.metric_checks import check_metrics
+from hpo_ops.config.pod_sections import Pod, Resources
+from hpo_ops.config.round_planning import check_rounds, places_per_round
+from hpo_ops.config.sections import (
+    Budget,
+    Checkpoints,
+    ConstraintField,
+    Data,
+    FunctionName,
+    Metric,
+    NotAFlag,
+    Policy,
+    PolicyField,
+    SharingField,
+    Stop,
+)
+from hpo_ops.config.space_field import SpaceField
+from hpo_ops.config.strict_model import Model
+from hpo_ops.config.study_changes import CHANGEABLE, OVERRIDABLE, with_changes
+from hpo_ops.config.study_errors import StudyError, explain
+from hpo_ops.config.warm_start_section import WarmStart, fit_enqueued
+from hpo_ops.core import Allocator, Goal, Scheduler
+from hpo_ops.core.experiment_statistics import repeat_seed
+from hpo_ops.core.search_space import Space, dump_parameter
+from hpo_ops.samplers import check_sampler, is_algorithm
+from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
+
+MAX_TRIALS = 100_000
+MAX_PARALLELISM = 1_000
+MAX_REPEATS = 1_000
+
+GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
+"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
+GENERIC_CEILING = 64
+"""Highest parallelism of a study that a generic DAG runs."""
+
+
+DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250)]
+"""A DAG's id; ``*`` stands for all DAGs."""
+
+
+class Flow(StrEnum):
+    """The two shapes of a study's DAG."""
+
+    ROUNDS = "rounds"
+    ROLLING = "rolling"
+
+
+ENTERED: Mapping[str, Any] = {"entered": True}
+"""Context of a study that runs or has run: its code folder or a package may be gone by now."""
+
+
+class StudyConfig(Model):
+    """One search: space, metric, sampler, scheduler and budget."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$")]
+    """Name of the study and of its DAG."""
+    description: str = ""
+    """What the study is for; shown in Airflow."""
+    code: str | None = None
+    """Folder with the training code, relative to the study file; or an image that has it."""
+    image: Annotated[str, Field(pattern=r"^[\w][\w./:@-]*$")] | None = None
+    """Container image, with runner: kubernetes; by default the platform's own, with torch."""
+    install: bool = True
+    """Whether pods install what the code asks for: requirements.txt, pyproject.toml, setup.py."""
+    command: Annotated[str, Field(min_length=1)]
+    """Command that trains one trial, run in the code folder."""
+    metric: Metric | None = None
+    """The one metric that the study is about; or metrics, where there are several."""
+    metrics: tuple[Metric, ...] = ()
+    """Several metrics: the study looks for the Pareto front."""
+    space: SpaceField
+    constraints: tuple[ConstraintField, ...] = ()
+    """Inequalities between parameters and metrics, such as width * depth <= 512."""
+    sampler: PolicyField = Policy(name="tpe")
+    """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
+    warm_start: WarmStart | None = None
+    """An earlier study whose trials the sampler knows from the start."""
+    enqueue: tuple[dict[str, Any], ...] = ()
+    """Sets of parameters to try first; the sampler adds what they leave out."""
+    scheduler: PolicyField = Policy(name="default")
+    """Who runs and how long: a short name such as asha, or module:Class."""
+    curves: PolicyField = Policy(name="projected")
+    """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
+    allocator: SharingField | None = None
+    """How much each trial gets; one unit each if not given."""
+    folds: FoldsField | None = None
+    """Cross-validation: a number of folds, or a mapping with count, prune and retrain."""
+    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
+    """Trials in all."""
+    parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
+    """Trials at the same time; with folds, folds at the same time."""
+    max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
+    """How far the parallelism may be raised later; by default twice as far, and not at all where
+    the study is rolling or its rounds are larger than the parallelism."""
+    max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
+    """How far the number of trials may be raised while a rolling study runs."""
+    flow: Flow = Flow.ROUNDS
+    """Rounds with a barrier in between, or rolling, which schedulers that pause trials need."""
+    round_size: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] | None = None
+    """Trials that the sampler is asked for in each round, parallelism of which run at a time; by
+    default the parallelism, or more where that would make more than 25 rounds."""
+    budget: Budget = Budget()
+    stop: Stop = Stop()
+    retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
+    """How often a trial whose code failed is tried again from its last checkpoint."""
+    runner: Literal["local", "kubernetes"] = "local"
+    """Where trials run: as processes of the Airflow worker, or as pods."""
+    resources: Resources = Resources()
+    pod: Pod = Pod()
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = Field(default_factory=dict)
+    """Environment variables of the training; nothing secret, since everyone can read them."""
+    checkpoints: Checkpoints = Checkpoints()
+    finalizers: tuple[FunctionName, ...] = ()
+    """Your functions, module:function in the code folder, which get the result at the end."""
+    grace: Duration = 30.0
+    """Time that a trial gets to save when it is paused or stopped."""
+    seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
+    """Every random draw of the study comes from it."""
+    trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
+    """Seed of every trial, instead of one of its own that comes from the study's."""
+    deterministic: bool = False
+    """Seed every step anew and make torch repeat what it does; slower on GPUs."""
+    data: Data = Data()
+    cache: bool = True
+    """Whether a trial that was trained before is served from the score cache."""
+    share: tuple[DagName, ...] = ()
+    """DAGs to share scores and trials with, if their studies name this one's DAG; * for all."""
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS), NotAFlag] = 1
+    """How often the study is run, each time with another seed: an experiment."""
+    reproducible: bool = False
+    """Decide between rounds only, so that the same seed gives the same study."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_flow(cls, data: Any) -> Any:
+        """Schedulers that pause or copy trials run rolling, unless the study says otherwise."""
+        if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
+            return data
+        policy = data.get("scheduler")
+        name = policy.get("name") if isinstance(policy, dict) else policy
+        is_rolling = isinstance(name, str) and name in ROLLING
+        return {**data, "flow": Flow.ROLLING} if is_rolling else data
+
+    @field_validator("command")
+    @classmethod
+    def _check_command(cls, value: str) -> str:
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"is {value!r}, but must be a shell command ({error})") from error
+        if not words:
+            raise ValueError("is empty, but must be a shell command")
+        return value
+
+    @field_validator("code")
+    @classmethod
+    def _check_code(cls, value: str | None) -> str | None:
+        if value is not None and (not value or PurePosixPath(value) == PurePosixPath("/")):
+            raise ValueError(f"is {value!r}, but must be a folder")
+        return value
+
+    @field_serializer("space")
+    def _dump_space(self, space: Space) -> dict[str, Any]:
+        return {name: dump_parameter(parameter) for name, parameter in space.items()}
+
+    @model_validator(mode="after")
+    def _check_policies(self, info: ValidationInfo) -> Self:
+        if self._can_be_made(self.scheduler, info):
+            self.create_scheduler()
+        if info.context is not ENTERED:
+            check_curves(self)
+            sampler = self.sampler
+            check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
+            if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
+                raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
+        return self
+
+    @model_validator(mode="after")
+    def _check_runner(self) -> Self:
+        if self.runner == "local" and self.code is None:
+            raise ValueError("code is missing, but is required with runner: local")
+        if self.runner == "local" and self.image is not None:
+            raise ValueError(f"image is {self.image!r}, but images need runner: kubernetes")
+        if self.code is None and self.image is None:
+            raise ValueError("code is missing, but is required (or image)")
+        if self.code is None and (self.stop.when or self.finalizers):
+            raise ValueError("code is missing, but stop.when and finalizers need it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_shares(self, info: ValidationInfo) -> Self:
+        if self.allocator is not None and self._can_be_made(self.allocator, info):
+            self.create_allocator()
+        check_allocator(self)
+        check_folds(self, most=MAX_TRIALS)
+        return self
+
+    @model_validator(mode="after")
+    def _check_rounds(self, info: ValidationInfo) -> Self:
+        if info.context is not ENTERED:
+            check_rounds(self)
+        return self
+
+    @model_validator(mode="after")
+    def _check_metrics(self) -> Self:
+        check_metrics(self)
+        return self
+
+    @model_validator(mode="after")
+    def _check_space(self) -> Self:
+        known = {*self.space, *(metric.name for metric in self.objectives)}
+        for constraint in self.constraints:
+            if unknown := constraint.names - known:
+                raise ValueError(
+                    f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is no "
+                    f"parameter or metric (there are {', '.join(sorted(known))})"
+                )
+        fit_enqueued(self.space, self.enqueue)
+        if len(self.enqueue) > self.trials:
+            raise ValueError(
+                f"enqueue has {len(self.enqueue)} sets, but there are {self.trials} trials"
+            )
+        if self.sampler.name == "grid" and self.trials > self.space.grid_size():
+            raise ValueError(
+                f"trials is {self.trials}, but the grid has {self.space.grid_size()} points"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_together(self, info: ValidationInfo) -> Self:
+        if self.parallelism > self.ceiling:
+            raise ValueError(
+                f"parallelism is {self.parallelism}, but must be {self.ceiling} or less "
+                "(max_parallelism in the study file)"
+            )
+        if self.max_trials is not None and self.trials > self.max_trials:
+            raise ValueError(
+                f"trials is {self.trials}, but must be {self.max_trials} or less "
+                "(max_trials in the study file)"
+            )
+        if self.repeats > 1 and self.warm_start and self.warm_start.study == self.name:
+            raise ValueError(
+                f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
+                "since a repeat must know nothing of the others"
+            )
+        if self.reproducible and not self._has_rungs(info):
+            raise ValueError(
+                f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
+                "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
+            )
+        if self.flow is Flow.ROUNDS and self.scheduler.name in ROLLING and not self.reproducible:
+            what = "pauses" if self.scheduler.name in PAUSING else "copies"
+            raise ValueError(
+                f"flow is 'rounds', but must be 'rolling' with the scheduler "
+                f"{self.scheduler.name!r}, which {what} trials"
+            )
+        if self.reproducible and self.flow is Flow.ROLLING:
+            raise ValueError(
+                "flow is 'rolling', but must be 'rounds' with reproducible: true, "
+                "since trials of a rolling study are proposed in the order in which others end"
+            )
+        return self
+
+    def _has_rungs(self, info: ValidationInfo) -> bool:
+        if self.scheduler.name == "default" or not self._can_be_made(self.scheduler, info):
+            return True
+        return hasattr(self.create_scheduler(), "rungs")
+
+    @staticmethod
+    def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
+        """Whether a policy is made to check it.
+
+        A study that has been entered stays readable when a class that it names is gone, or is not
+        allowed any more.
+        """
+        return info.context is not ENTERED or ":" not in policy.name
+
+    def create_scheduler(self) -> Scheduler:
+        """The scheduler that the study names."""
+        return create_scheduler(self.scheduler.name, self.scheduler.options)
+
+    def create_allocator(self) -> Allocator | None:
+        """The allocator that the study names, if any."""
+        if self.allocator is None:
+            return None
+        return create_allocator(self.allocator.name, self.allocator.options)
+
+    @property
+    def pool(self) -> str:
+        """The pool whose capacity the study's trials take from."""
+        return "local" if self.runner == "local" else self.resources.pool_name
+
+    @property
+    def lease(self) -> float:
+        """How much of its pool a trial takes."""
+        return 1.0 if self.runner == "local" else self.resources.lease
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a trial is given, where it is a pod."""
+        if self.runner == "local":
+            return {}
+        return self.resources.model_dump(mode="json", exclude_none=True, exclude={"memory_on_oom"})
+
+    @property
+    def goal(self) -> Goal:
+        """What policies may know of the study."""
+        return Goal(
+            direction=self.objective.direction,
+            trials=self.trials * self.fold_count,
+            folds=self.fold_count,
+            target=self.objective.target,
+            deadline_seconds=self.budget.wall,
+            at_barrier=self.reproducible,
+        )
+
+    @property
+    def objectives(self) -> tuple[Metric, ...]:
+        """The metrics that the study is about, one or more."""
+        return self.metrics if self.metric is None else (self.metric,)
+
+    @property
+    def objective(self) -> Metric:
+        """The first metric: what schedulers look at, and the order of trials."""
+        return self.objectives[0]
+
+    @property
+    def fold_count(self) -> int:
+        """Folds that each trial is trained in; 1 without folds."""
+        return 1 if self.folds is None else self.folds.count
+
+    @property
+    def is_retrained(self) -> bool:
+        """Whether the best trial is trained on all data in the end."""
+        return self.folds is not None and self.folds.retrain
+
+    @property
+    def most_trials(self) -> int:
+        """Trials that the study may come to have."""
+        return max(self.trials, self.max_trials or 0)
+
+    @property
+    def mapped_trials(self) -> int:
+        """Task instances of trials that a rolling study's DAG run has."""
+        return self.most_trials * self.fold_count
+
+    @property
+    def ceiling(self) -> int:
+        """The highest parallelism that the study's DAG is made for.
+
+        Where more trials are ready than may run, each place above the parallelism is a task that
+        starts only to wait.
+        """
+        if self.max_parallelism is not None:
+            return self.max_parallelism
+        has_queue = self.flow is Flow.ROLLING or places_per_round(self) > self.parallelism
+        return self.parallelism if has_queue else 2 * self.parallelism
+
+    def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
+        """The study with some keys changed.
+
+        Args:
+            changes: Values by dotted keys, such as ``{"budget.wall": "1h"}``.
+            source: Where the changes come from, for messages.
+            is_running: The study runs already, so that less can be changed.
+
+        Raises:
+            StudyError: A key may not be changed, or a value is not allowed.
+        """
+        keys = CHANGEABLE if is_running else OVERRIDABLE
+        data = with_changes(self.to_dict(), changes, keys=keys, source=source)
+        data["max_parallelism"] = self.ceiling
+        if is_running and self.flow is Flow.ROLLING:
+            data["max_trials"] = self.most_trials
+        try:
+            return StudyConfig.model_validate(data, context=ENTERED)
+        except ValidationError as error:
+            raise StudyError(source, explain(error, StudyConfig)) from error
+
+    def as_repeat(self, repeat: int) -> StudyConfig:
+        """The study as one of its repeats: with a seed of its own."""
+        return self.model_copy(update={"seed": repeat_seed(self.seed, repeat)})
+
+    def get(self, key: str) -> Any:
+        """The value at a dotted key, as plain data."""
+        value: Any = self.to_dict()
+        for part in key.split("."):
+            value = None if value is None else value[part]
+        return value
+
+    def changeable(self) -> dict[str, Any]:
+        """What can be changed while the study runs, and its value now."""
+        return {key: self.get(key) for key in CHANGEABLE}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as plain data that `load` takes again."""
+        return self.model_dump(mode="json")

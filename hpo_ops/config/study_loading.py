@@ -1,0 +1,121 @@
+"""Loading a study from a file or from plain data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from hpo_ops.config.study_config import ENTERED, StudyConfig
+from hpo_ops.config.study_errors import StudyError, explain, shown
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice and says where a value cannot be read."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, AttributeError) as error:  # such as the date 2024-13-45
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} cannot be read ({error})",
+                problem_mark=node.start_mark,
+            ) from error
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == _MERGE:
+            continue
+        key = loader.construct_object(key_node)
+        if not isinstance(key, Hashable):
+            raise yaml.MarkedYAMLError(
+                problem=f"the key is {shown(key)}, but must be text",
+                problem_mark=key_node.start_mark,
+            )
+        if key in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {key} is there twice", problem_mark=key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load_study(path: Path) -> StudyConfig:
+    """Reads a study file; its code folder becomes an absolute path.
+
+    Raises:
+        StudyError: The file cannot be read or used; names every problem.
+    """
+    source = str(path)
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  safe subclass
+    except OSError as error:
+        raise StudyError(source, [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise StudyError(source, [f"is not UTF-8 text: {error.reason}"]) from error
+    except yaml.YAMLError as error:
+        raise StudyError(source, [f"is not YAML: {_yaml_problem(error)}"]) from error
+    except RecursionError as error:
+        raise StudyError(source, ["is nested too deeply"]) from error
+    study = parse_study(with_code_path(data, path.parent), source=source)
+    if study.code is None:
+        return study
+    try:
+        code = (path.parent / study.code).resolve()
+        is_folder = code.is_dir()
+    except (OSError, ValueError) as error:  # too long, or with characters no path has
+        problem = f"code is {shown(study.code)}, but must be a folder ({error})"
+        raise StudyError(source, [problem]) from error
+    if not is_folder:
+        raise StudyError(source, [f"code is {study.code!r}, but there is no folder {code}"])
+    return study.model_copy(update={"code": str(code)})
+
+
+def with_code_path(data: object, folder: Path) -> object:
+    """A study with the whole path of its code folder, if there is one: a sampler may be in it."""
+    if isinstance(data, dict) and isinstance(code := data.get("code"), str) and code:
+        with contextlib.suppress(OSError, ValueError):
+            if (found := (folder / code).resolve()).is_dir():
+                return {**data, "code": str(found)}
+    return data
+
+
+def parse_study(data: object, *, source: str, is_entered: bool = False) -> StudyConfig:
+    """A study from plain data.
+
+    Args:
+        data: The mapping of a study file.
+        source: Where it comes from, for messages.
+        is_entered: It was checked before, and what it names need not be there any more.
+
+    Raises:
+        StudyError: Names every problem with its key, value and rule.
+    """
+    if not isinstance(data, dict):
+        kind = "empty" if data is None else type(data).__name__
+        raise StudyError(source, [f"is {kind}, but must be a mapping of keys such as name, space"])
+    try:
+        return StudyConfig.model_validate(data, context=ENTERED if is_entered else None)
+    except ValidationError as error:
+        raise StudyError(source, explain(error, StudyConfig)) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair, as JSON may have it
+        raise StudyError(source, [f"has text that is not Unicode ({error.reason})"]) from error
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error).replace("\n", " ")

@@ -1,0 +1,195 @@
+"""Folds: a trial is trained K times, each time with another part of the data held out.
+
+Each fold is a trial of its own for whoever runs it: fold f of trial c has the number c * K + f, so
+that folds take places, pause and resume as trials do. Whoever judges a study looks at `by_trial`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from hpo_ops.core.study_view import Direction, Goal, Study
+from hpo_ops.core.trial_state import Trial, TrialState
+
+Curve = Mapping[int, float]
+"""Reported values by step."""
+
+_UNDECIDED = (TrialState.RUNNING, TrialState.PAUSED)
+_DRAWS = 9_999
+"""Signs that are tried in the test; all of them up to 13 folds."""
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """What some folds come to.
+
+    Attributes:
+        step: The best step of their averaged curve.
+        mean: Their mean there.
+        deviation: Their sample deviation (n - 1) there; None of a single fold.
+        values: The value of each, there.
+    """
+
+    step: int
+    mean: float
+    deviation: float | None
+    values: tuple[float, ...]
+
+
+def average(curves: Sequence[Curve]) -> dict[int, float]:
+    """The mean of several curves, by step: at those steps that all of them have.
+
+    >>> average([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.9}])
+    {1: 0.75, 2: 0.5}
+    """
+    if not curves:
+        return {}
+    shared = set(curves[0]).intersection(*curves[1:])
+    return {step: fmean(curve[step] for curve in curves) for step in sorted(shared)}
+
+
+def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
+    """The best step of the averaged curve, the first one of equals; None without any step.
+
+    >>> summarise([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25}], Direction.MAXIMIZE).step
+    1
+    """
+    means = average(curves)
+    if not means:
+        return None
+    step = max(means, key=lambda step: (direction.to_score(means[step]), -step))
+    values = tuple(curve[step] for curve in curves)
+    return Averaged(step, means[step], stdev(values) if len(values) > 1 else None, values)
+
+
+def state_of(states: Sequence[TrialState], count: int) -> TrialState:
+    """The state of a trial of so many folds, some of which may not be there yet."""
+    if len(states) == count and all(state.is_finished for state in states):
+        for state in (TrialState.FAILED, TrialState.PRUNED):
+            if state in states:
+                return state
+        return TrialState.COMPLETED
+    return next((state for state in _UNDECIDED if state in states), TrialState.WAITING)
+
+
+def folds_needed(p: float) -> int:
+    """Folds that must have ended before the test can find a chance below p.
+
+    >>> folds_needed(0.1)
+    4
+    """
+    return math.floor(math.log2(1 / p)) + 1
+
+
+def chance_of_no_worse(
+    own: Mapping[int, Curve], best: Mapping[int, Curve], direction: Direction
+) -> float:
+    """How likely what was seen is, if a trial is no worse than the best: Wilcoxon's signed ranks.
+
+    Its folds are paired with the same folds of the best trial, each trial at the best step of its
+    own averaged curve. One-sided; 1 where its mean is as good, or there is but one.
+
+    Args:
+        own: The curves of the trial's folds that have ended, by fold.
+        best: Those of the best trial, which has all folds.
+        direction: Which way is better.
+    """
+    folds = sorted(own)
+    mine = summarise([own[fold] for fold in folds], direction)
+    theirs = summarise(list(best.values()), direction)
+    if mine is None or theirs is None:
+        return 1.0
+    behind = [
+        direction.to_score(best[fold][theirs.step]) - direction.to_score(value)
+        for fold, value in zip(folds, mine.values, strict=True)
+    ]
+    if len(behind) < 2 or fmean(behind) <= 0:
+        return 1.0
+    from scipy.stats import PermutationMethod, wilcoxon  # takes a second to import
+
+    # Every sign is tried: few folds are too few for the normal distribution.
+    exact = PermutationMethod(n_resamples=_DRAWS, rng=0)
+    return float(wilcoxon(behind, alternative="greater", method=exact).pvalue)
+
+
+def folds_of(study: Study, number: int) -> dict[int, Trial]:
+    """The folds of a trial that are there, by fold."""
+    count = study.goal.folds
+    mine = study.trials[number * count : (number + 1) * count]
+    return {fold: trial for fold, trial in enumerate(mine) if not trial.is_retraining}
+
+
+def curve_of(trial: Trial, direction: Direction) -> dict[int, float]:
+    """What a trial has reported."""
+    return {seen.step: direction.to_value(seen.score) for seen in trial.observations}
+
+
+def reason_to_prune(study: Study, number: int, p: float) -> str | None:
+    """Why the folds of a trial that have not ended are not worth training; None where they are."""
+    direction = study.goal.direction
+    best = by_trial(study).best
+    own = {
+        fold: curve_of(trial, direction)
+        for fold, trial in folds_of(study, number).items()
+        if trial.state is TrialState.COMPLETED
+    }
+    if best is None or not folds_needed(p) <= len(own) < study.goal.folds:
+        return None
+    others = folds_of(study, best.number)
+    theirs = {fold: curve_of(trial, direction) for fold, trial in others.items()}
+    chance = chance_of_no_worse(own, theirs, direction)
+    if chance >= p:
+        return None
+    return (
+        f"worse than trial {best.number} in {len(own)} of {study.goal.folds} folds "
+        f"(Wilcoxon: {chance:.3g}, below {p:g})"
+    )
+
+
+def by_trial(study: Study) -> Study:
+    """The study of whole trials, from the study of their folds; the study itself without folds.
+
+    A trial has its state from its folds. One that is completed has reported its averaged curve;
+    others have reported nothing, since what they have is not to be compared.
+    """
+    if study.goal.folds == 1:
+        return study
+    index = study.index("by trial", lambda: _ByTrial(study.goal))
+    index.study.goal = study.goal.by_trial()
+    return index.study
+
+
+class _ByTrial:
+    """Keeps up the study of whole trials."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.study = Study(goal.by_trial())
+        self._direction = goal.direction
+        self._count = goal.folds
+        self._folds: list[dict[int, Trial]] = []
+
+    def reported(self, trial: Trial, before: int) -> None:
+        pass
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        if trial.is_retraining:
+            return
+        number, fold = divmod(trial.number, self._count)
+        while len(self._folds) <= number:
+            self._folds.append({})
+            self.study.add()
+        folds = self._folds[number]
+        folds[fold] = trial
+        whole = self.study.trials[number]
+        whole.params = trial.params
+        state = state_of([trial.state for trial in folds.values()], self._count)
+        if state is whole.state:
+            return
+        if state is TrialState.COMPLETED:
+            curves = [curve_of(trial, self._direction) for trial in folds.values()]
+            for step, mean in average(curves).items():
+                self.study.record(number, step, mean)
+        self.study.move(number, state)

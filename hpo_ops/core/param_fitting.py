@@ -1,0 +1,96 @@
+"""Whether a set of parameters is a point of a search space, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
+from hpo_ops.protocol import ParamValue
+
+_TOLERANCE = 1e-6
+"""How far a value may be off a step, as a share of that step: what arithmetic on floats loses."""
+
+
+def fit(
+    space: Space, params: Mapping[str, object], *, is_whole: bool = True
+) -> tuple[dict[str, ParamValue], list[str]]:
+    """The parameters as the space writes them, and what is wrong with them.
+
+    Args:
+        space: The space.
+        params: Values by name, from a person, another study or an algorithm.
+        is_whole: Every parameter that exists must be there.
+
+    Returns:
+        The values that fit, in the order of the space, and one sentence for each problem.
+    """
+    fitted: dict[str, ParamValue] = {}
+    problems = [
+        f"{name} is no parameter of the space (there are {', '.join(space)})"
+        for name in params
+        if name not in space
+    ]
+    for name, parameter in space.items():
+        exists = _exists(parameter, fitted, is_whole=is_whole)
+        if name not in params:
+            if is_whole and exists and not problems:
+                problems.append(f"{name} is missing")
+        elif not exists:
+            problems.append(f"{name} is there, but exists only when {_condition(parameter)}")
+        else:
+            try:
+                fitted[name] = _fit_value(parameter, params[name])
+            except ValueError as error:
+                problems.append(f"{name} is {_shown(params[name])}, but must be {error}")
+    return fitted, problems
+
+
+def _exists(parameter: Parameter, fitted: Mapping[str, ParamValue], *, is_whole: bool) -> bool:
+    """Whether a condition holds; where not all is given, whether it still may."""
+    return all(
+        fitted[other] in values if other in fitted else not is_whole
+        for other, values in parameter.when.items()
+    )
+
+
+def _condition(parameter: Parameter) -> str:
+    return " and ".join(
+        f"{other} is {' or '.join(map(str, values))}" for other, values in parameter.when.items()
+    )
+
+
+def _fit_value(parameter: Parameter, value: object) -> ParamValue:
+    """The value as the parameter writes it; a ValueError says what is allowed."""
+    match parameter:
+        case Categorical(choices=choices):
+            for choice in choices:
+                if choice == value and isinstance(choice, bool) == isinstance(value, bool):
+                    return choice
+            raise ValueError(f"one of {', '.join(map(str, choices))}")
+        case Int(low=low, high=high, step=step):
+            number = _number(value, low, high)
+            if number != int(number):
+                raise ValueError("a whole number")
+            if (int(number) - low) % step:
+                raise ValueError(f"{low} and whole steps of {step}")
+            return int(number)
+        case Float(low=low, high=high, step=None):
+            return float(_number(value, low, high))
+        case Float(low=low, high=high, step=float() | int() as step):
+            number = _number(value, low, high)
+            steps = round((number - low) / step)
+            if abs(number - low - steps * step) > _TOLERANCE * step:
+                raise ValueError(f"{low:g} and whole steps of {step:g}")
+            return float(number)
+    raise ValueError("of a known kind")
+
+
+def _number(value: object, low: float, high: float) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    raise ValueError(f"from {low:g} to {high:g}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

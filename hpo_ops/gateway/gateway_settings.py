@@ -1,0 +1,156 @@
+"""The gateway's settings, from the environment."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
+from hpo_ops.client.token_signing import KeyRing, SigningKey
+from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND
+from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.ledger import Ledger, leases
+from hpo_ops.ledger.schema import pools
+
+LEDGER_VARIABLE = "HPO_LEDGER_URL"
+KEYS_VARIABLE = "HPO_GATEWAY_KEYS"
+SECRET_VARIABLE = "HPO_GATEWAY_SECRET"  # noqa: S105  a name, not a secret
+RATE_VARIABLE = "HPO_REQUESTS_PER_SECOND"
+POOLS_VARIABLE = "HPO_POOLS"
+SHARE_VARIABLE = "HPO_SHARE"
+JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
+CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
+"""By these a deployment has a Kubernetes: a connection to one, or being in one."""
+
+
+def open_studies(
+    environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
+) -> Studies:
+    """The gateway's work on the ledger that the environment names.
+
+    Args:
+        environment: The settings.
+        wait_seconds: How long a database that does not answer is waited for.
+
+    Raises:
+        ValueError: A setting is missing or cannot be used.
+    """
+    if not environment.get(LEDGER_VARIABLE):
+        raise ValueError(f"{LEDGER_VARIABLE} is missing, but the gateway needs it")
+    keys = read_keys(environment)
+    ledger = _open_ledger(environment[LEDGER_VARIABLE], wait_seconds)
+    _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
+    return Studies(
+        ledger,
+        keys,
+        stores=AllowedStores.from_environment(environment),
+        share=parse_sharing(environment.get(SHARE_VARIABLE, "")),
+    )
+
+
+def read_keys(environment: Mapping[str, str] = os.environ) -> KeyRing:
+    """The gateway's key ring.
+
+    A secret without an id, as older deployments have it, verifies after the keys of the ring, or
+    signs where there is no ring.
+
+    Raises:
+        ValueError: There is no key, or one cannot be used.
+    """
+    keys: tuple[SigningKey, ...] = ()
+    for variable, read in ((KEYS_VARIABLE, KeyRing.parse), (SECRET_VARIABLE, KeyRing.of_secret)):
+        if text := environment.get(variable):
+            try:
+                keys += read(text).keys
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+    if not keys:
+        raise ValueError(f"{KEYS_VARIABLE} is missing, but the gateway needs it to sign tokens")
+    return KeyRing(keys)
+
+
+def read_rate(environment: Mapping[str, str] = os.environ) -> float:
+    """Requests a second that each caller may send on average; 0 for any number.
+
+    Raises:
+        ValueError: The setting is no number, or negative.
+    """
+    text = environment.get(RATE_VARIABLE, "")
+    try:
+        rate = float(text) if text else REQUESTS_PER_SECOND
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{RATE_VARIABLE} is {text!r}, but must be a number, 0 or more")
+    return rate
+
+
+def parse_sharing(text: str) -> tuple[str, ...]:
+    """DAGs with which all studies share, from ``digits,mnist``; ``*`` stands for all of them.
+
+    >>> parse_sharing("digits, mnist")
+    ('digits', 'mnist')
+    """
+    return tuple(filter(None, (item.strip() for item in text.split(","))))
+
+
+def _open_ledger(url: str, wait_seconds: float) -> Ledger:
+    give_up_at = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return Ledger.open(url)
+        except OperationalError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(0.5)
+
+
+def parse_pools(text: str) -> dict[str, float]:
+    """Capacities from ``local=4,gpu=8``.
+
+    >>> parse_pools("gpu=8")
+    {'gpu': 8.0}
+    """
+    capacities: dict[str, float] = {}
+    for item in filter(None, text.split(",")):
+        name, _, amount = item.partition("=")
+        try:
+            capacities[name.strip()] = float(amount)
+        except ValueError:
+            raise ValueError(
+                f"{POOLS_VARIABLE} has {item!r}, but must be like local=4,gpu=8"
+            ) from None
+    return capacities
+
+
+def job_runner(environment: Mapping[str, str] = os.environ) -> str:
+    """Where trials of jobs run: as the deployment says, else as pods where there is a cluster.
+
+    Raises:
+        ValueError: There is no such runner.
+    """
+    found = environment.get(JOB_RUNNER_VARIABLE)
+    if not found:
+        has_cluster = any(environment.get(name) for name in CLUSTER_VARIABLES)
+        return "kubernetes" if has_cluster else "local"
+    if found not in GENERIC_DAGS:
+        raise ValueError(
+            f"{JOB_RUNNER_VARIABLE} is {found!r}, but must be one of {', '.join(GENERIC_DAGS)}"
+        )
+    return found
+
+
+def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
+    """Sets the given pools; this machine's has a place for each core until someone says more."""
+    with ledger.engine.begin() as connection:
+        known = connection.execute(select(pools.c.name)).scalars()
+        if "local" not in {*known, *capacities}:
+            leases.set_capacity(connection, "local", float(os.cpu_count() or 1))
+        for name, capacity in capacities.items():
+            leases.set_capacity(connection, name, capacity)

@@ -1,0 +1,1 @@
+"""The gateway's HTTP side: routes by resource, authentication, rights and limits."""

@@ -1,0 +1,121 @@
+"""The guard in front of all routes: who asks is found out before a body is read.
+
+FastAPI reads and parses a body before it runs a dependency. The guard is an ASGI middleware, so
+that a request without a valid credential is answered without looking at its body.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fastapi import HTTPException
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hpo_ops.client.http_client import RENEWED_TOKEN
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.gateway.http.api_description import STYLE_SOURCE
+from hpo_ops.gateway.http.authentication import Authenticator, Caller
+from hpo_ops.gateway.http.request_limits import (
+    RateLimiter,
+    body_limit,
+    check_address,
+    check_body_headers,
+    limited,
+)
+from hpo_ops.gateway.http.tokens import issue_segment_token
+
+CONTENT_POLICY = (
+    f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": CONTENT_POLICY,
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Guard:
+    """Authenticates a request, then limits its rate and its size, then lets it in.
+
+    Args:
+        app: The routes behind it; they find the caller in ``request.state.caller``.
+        authenticator: Finds the caller by a request's headers.
+        rate: Limits each caller's requests.
+        keys: Signs new tokens for segments whose token is old.
+        prefix: The API's prefix below the app.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: Authenticator,
+        rate: RateLimiter,
+        keys: KeyRing,
+        prefix: str,
+    ) -> None:
+        self._app = app
+        self._doorkeeper = authenticator
+        self._rate = rate
+        self._keys = keys
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(_HEADERS)
+        send = _with_headers(send, headers)
+        request = Request(scope)
+        try:
+            caller = await self._doorkeeper(request)
+            check_address(request)
+            self._check_rate(caller)
+            most = body_limit(self._path(scope), request.headers.get("Content-Type", ""))
+            check_body_headers(request, most)
+        except HTTPException as error:
+            answer = JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+            await answer(scope, receive, send)
+            return
+        if caller.segment is not None and caller.claims and caller.claims.is_to_be_renewed:
+            headers[RENEWED_TOKEN] = issue_segment_token(self._keys, caller.segment)
+        request.state.caller = caller
+        await self._app(scope, limited(receive, most), send)
+
+    def _path(self, scope: Scope) -> str:
+        """The path below the API's prefix, wherever the app is mounted."""
+        path: str = scope["path"]
+        return path.removeprefix(scope.get("root_path", "")).removeprefix(self._prefix)
+
+    def _check_rate(self, caller: Caller) -> None:
+        if caller.claims is not None:
+            name = f"{caller.claims.kind} {caller.claims.subject}"
+        else:
+            name = f"person {caller.name}"
+        wait = self._rate.take(name)
+        if wait:
+            raise HTTPException(
+                429,
+                "too many requests: try again later",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+
+def _with_headers(send: Send, headers: dict[str, str]) -> Send:
+    """Adds headers to an answer; a renewed token only where the request was taken."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            found = MutableHeaders(scope=message)
+            is_taken = message["status"] < 400
+            for name, value in headers.items():
+                if is_taken or name != RENEWED_TOKEN:
+                    found.setdefault(name, value)
+        await send(message)
+
+    return answer

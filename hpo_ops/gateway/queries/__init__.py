@@ -1,0 +1,1 @@
+"""Read models for the CLI and the UI: studies, trials, experiments. Queries change nothing."""

@@ -1,0 +1,122 @@
+"""How much each trial of a live study gets: its allocator, asked whenever something changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.allocators import changes_of
+from hpo_ops.config.allocator_limits import capacity_of
+from hpo_ops.core import Action, Allocation, Decision, Member, TrialGroup, TrialState
+from hpo_ops.ledger import StudySession, leases
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+logger = logging.getLogger(__name__)
+
+ONE = Fraction(1)
+
+
+def width_for(session: StudySession, number: int) -> tuple[Fraction, str | None]:
+    """What the next segment of a trial gets, and why it has to wait if it gets nothing."""
+    if session.record.config.allocator is None:
+        return ONE, None
+    allocation = _allocate(session, _units(session))
+    placement = allocation.placed.get(number)
+    if placement is None:
+        return Fraction(0), f"nothing is left for it: {allocation.reason}"
+    return placement.width, None
+
+
+def startable(session: StudySession, numbers: Sequence[int]) -> list[int]:
+    """Those of the trials that have a place and whose next segment fits into the pool now."""
+    config = session.record.config
+    if config.allocator is None:
+        free = leases.free(
+            session.connection,
+            pool=config.pool,
+            study_id=session.record.id,
+            at_most=config.parallelism,
+            amount=config.lease,
+        )
+        return list(numbers[:free])
+    if not numbers:
+        return []
+    placed = _allocate(session, _units(session)).placed
+    room = leases.room(session.connection, pool=config.pool, study_id=session.record.id)
+    found, left = [], room.free + 1e-9
+    for number in numbers:
+        if number in placed and (amount := float(placed[number].width) * config.lease) <= left:
+            found.append(number)
+            left -= amount
+    return found
+
+
+def resize(session: StudySession, segment: Row[Any]) -> Decision | None:
+    """Whether a running trial is to save and start again with other resources, and why.
+
+    Only what differs is touched: a trial that keeps its width runs on. One that has saved nothing
+    yet is not widened, since it would begin anew.
+    """
+    config, number = session.record.config, segment.trial
+    if config.allocator is None:
+        return None
+    units = _units(session)
+    if not _is_unsettled(session, units):
+        return None
+    allocation = _allocate(session, units)
+    changes = changes_of(session.view, allocation)
+    trial = session.view.trials[number]
+    if number in changes.paused:
+        decision = Decision(Action.RESIZE, f"nothing is left for it: {allocation.reason}")
+    elif number in changes.resized:
+        width = allocation.placed[number].width
+        if width > trial.width and not trial.checkpoint_step:
+            return None
+        text = f"{trial.width} to {width} units: {allocation.reason}"
+        decision = Decision(Action.RESIZE, text)
+    else:
+        return None
+    session.decide(number, trial.step, decision)
+    session.ask_segment(segment.id, decision)
+    logger.info("trial %d resize at step %d: %s", number, trial.step, decision.reason)
+    return decision
+
+
+def _is_unsettled(session: StudySession, units: int) -> bool:
+    """Whether units are idle, or too many are held, or a trial that has a place waits."""
+    widths = [trial.width for trial in session.view.in_state(TrialState.RUNNING).values()]
+    return sum(widths) != units or not all(widths)
+
+
+def _units(session: StudySession) -> int:
+    """Whole units that the study may have now; a place each where nobody knows the capacity."""
+    config = session.record.config
+    room = leases.room(session.connection, pool=config.pool, study_id=session.record.id)
+    if room.amount is None:
+        return config.parallelism
+    return max(int(room.amount / config.lease + 1e-9), 0)
+
+
+def _allocate(session: StudySession, units: int) -> Allocation:
+    """Asks the allocator about every trial that has a place."""
+    config, view = session.record.config, session.view
+    allocator = config.create_allocator()
+    if allocator is None:
+        raise ValueError(f"study {session.record.key} has no allocator")
+    numbers = sorted(view.in_state(TrialState.RUNNING))
+    rows = session.trials(numbers)
+    members = tuple(
+        Member(
+            trial=number,
+            until_step=rows[number].until_step,
+            reason="it has a place",
+            group=view.trials[number].group,
+        )
+        for number in numbers
+    )
+    group = TrialGroup(members, "what runs and what is to run")
+    return allocator.allocate(view, group, capacity_of(config, units), session.now)

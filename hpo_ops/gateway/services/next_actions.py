@@ -1,0 +1,305 @@
+"""What the gateway does for the tasks of trials: whose turn it is, and to do what."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.client import (
+    NextAction,
+    NextActionKind,
+    TrialResult,
+    Waiting,
+)
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.config import Flow
+from hpo_ops.config.allocator_limits import given
+from hpo_ops.config.forecast_settings import forecast_order
+from hpo_ops.config.round_planning import places_per_round
+from hpo_ops.core import TrialState
+from hpo_ops.gateway.http.tokens import issue_segment_token
+from hpo_ops.gateway.services import allocation, pbt_copies, score_cache, study_transitions
+from hpo_ops.gateway.services.proposals import Proposals
+from hpo_ops.gateway.services.saved_checkpoints import restorable
+from hpo_ops.gateway.services.segments import Segments, score_of
+from hpo_ops.ledger import StudySession, StudyState, leases
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Result
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+
+@dataclass(frozen=True)
+class Turns(Segments):
+    """The turns of trials. Every call is safe to repeat."""
+
+    keys: KeyRing
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """The search side."""
+        return Proposals(self.ledger)
+
+    def turn(self, study_id: int, number: int, key: str) -> NextAction:
+        """What a trial's task is to do now: run a segment, wait, or be done.
+
+        Args:
+            study_id: The study.
+            number: The trial.
+            key: Names the try; the same key gets the same segment again.
+        """
+        with self.ledger.study(study_id) as session:
+            answer = self._settle_turn(session, number, key)
+            if isinstance(answer, NextAction):
+                return answer
+            if answer.params is not None:
+                return self._begin(session, answer, key)
+        # Late binding: the sampler is asked when the trial starts, and knows every score so far.
+        with self.proposals.proposed(study_id, [number]) as session:
+            row = session.trials([number])[number]
+            if TrialState(row.state).is_finished:
+                return _done(row)
+            if TrialState(row.state) is not TrialState.RUNNING or session.record.is_over:
+                return NextAction(
+                    kind=NextActionKind.WAIT, reason="the study has changed meanwhile"
+                )
+            return self._begin(session, row, key)
+
+    def _settle_turn(self, session: StudySession, number: int, key: str) -> NextAction | Row[Any]:
+        """The answer to a trial's task, or the trial's row where it has a place and may begin."""
+        row = session.trial(number)
+        segment = session.open_segment(number) if row is not None else None
+        if row is not None and segment is not None:
+            if segment.key == key:
+                return self._run(session, row, segment.id, segment.from_step, segment.units)
+            lost = Result(outcome=Outcome.PREEMPTED, reason="its worker went away")
+            row = study_transitions.end_segment(session, segment, lost)
+        if row is not None and TrialState(row.state).is_finished:
+            return _done(row)
+        if session.record.is_over:
+            return _done_without_end(session, number, row)
+        if session.record.state is StudyState.PAUSED:
+            return NextAction(
+                kind=NextActionKind.WAIT, reason=f"the study is paused: {session.record.reason}"
+            )
+        if row is not None and TrialState(row.state) is TrialState.RUNNING:
+            return row
+        if session.record.config.flow is Flow.ROUNDS:
+            if row is None:
+                raise LookupError(f"study {session.record.key} has no trial {number}")
+            return _done(row)  # paused at the barrier until a later round
+        return self._queue_up(session, number)
+
+    def _queue_up(self, session: StudySession, number: int) -> NextAction | Row[Any]:
+        """Rolling: places go to whom the scheduler picks, which may be another trial."""
+        granted, reason = study_transitions.fill_places(
+            session, study_transitions.free_places(session)
+        )
+        if number in granted:
+            return session.trials([number])[number]
+        if not granted:
+            study_transitions.stop_if_nothing_is_left(session)
+            if session.record.is_over:
+                return _done_without_end(session, number, session.trial(number))
+        is_next = number == len(session.view.trials)
+        return NextAction(kind=NextActionKind.WAIT, reason=reason, is_next=is_next)
+
+    def _begin(self, session: StudySession, row: Row[Any], key: str) -> NextAction:
+        if reason := score_cache.serve(session, row):
+            return NextAction(kind=NextActionKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # Served up to where its scheduler wants to see it, if not to its end.
+            answer = self._settle_turn(session, row.number, key)
+            return answer if isinstance(answer, NextAction) else self._begin(session, answer, key)
+        config = session.record.config
+        segment_id = uuid.uuid4().hex
+        width, refusal = allocation.width_for(session, row.number)
+        refusal = refusal or leases.take(
+            session.connection,
+            pool=config.pool,
+            amount=float(width) * config.lease,
+            study_id=session.record.id,
+            trial=row.number,
+            segment_id=segment_id,
+            at_most=config.parallelism,
+        )
+        if refusal:
+            leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
+            has_queue = (
+                config.flow is Flow.ROUNDS and places_per_round(config) > config.parallelism
+            )
+            is_next = has_queue and row.number == session.first_waiting()
+            return NextAction(kind=NextActionKind.WAIT, reason=refusal, is_next=is_next)
+        from_step = session.view.trials[row.number].checkpoint_step
+        has = config.given if width == 1 else config.given | given(config, float(width))
+        session.start_segment(
+            segment_id,
+            row.number,
+            width=width,
+            key=key,
+            from_step=from_step,
+            until_step=row.until_step,
+            runner=config.runner,
+            provenance=Provenance(resources=has).over(session.record.origin).known(),
+        )
+        return self._run(session, row, segment_id, from_step, float(width))
+
+    def _run(
+        self,
+        session: StudySession,
+        row: Row[Any],
+        segment_id: str,
+        from_step: int,
+        units: float,
+    ) -> NextAction:
+        config = session.record.config
+        is_fold = config.folds is not None and row.number != session.record.retraining
+        assignment = Assignment(
+            study=session.record.key,
+            trial=row.number,
+            segment=segment_id,
+            params=row.params,
+            metrics=[metric.name for metric in config.objectives],
+            from_step=from_step,
+            until_step=row.until_step,
+            seed=row.seed,
+            checkpoint_every=config.checkpoints.every,
+            grace_seconds=config.grace,
+            resources=given(config, units),
+            fold=row.number % config.fold_count if is_fold else None,
+            folds=None if config.folds is None else config.fold_count,
+            forecasts=forecast_order(config, seed=row.seed),
+            checkpoint_store=config.checkpoints.store,
+            deterministic=config.deterministic,
+            restore_from=(
+                score_cache.restore_from(session, row.number, from_step)
+                or pbt_copies.restore_from(session, row, from_step)
+            ),
+            saved=restorable(session, row, from_step),
+        )
+        is_pod = config.runner == "kubernetes"
+        preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
+        return NextAction(
+            kind=NextActionKind.RUN,
+            reason=row.reason or "it is its turn",
+            assignment=assignment,
+            token=issue_segment_token(self.keys, segment_id),
+            command=config.command,
+            code=config.code,
+            preemptions=preemptions,
+            ooms=ooms,
+        )
+
+    def ready(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        """Those of the waiting that should ask for their turn again, or are over, and why."""
+        answers: list[Waiting] = []
+        for study_id in dict.fromkeys(item.study_id for item in waiting):
+            mine = [item for item in waiting if item.study_id == study_id]
+            with self.ledger.study(study_id) as session:
+                answers += self._ready_in(session, mine)
+        return answers
+
+    def _ready_in(self, session: StudySession, waiting: Sequence[Waiting]) -> list[Waiting]:
+        study_id = session.record.id
+        if not session.record.config.reproducible:
+            study_transitions.stop_if_due(session)
+        if session.record.config.flow is Flow.ROLLING:
+            study_transitions.fill_places(session, study_transitions.free_places(session))
+            study_transitions.stop_if_nothing_is_left(session)
+        if session.record.is_over:
+            return [_over(session, item.trial) for item in waiting]
+        if session.record.state is StudyState.PAUSED:
+            return []
+        finished = session.view.finished
+        is_rounds = session.record.config.flow is Flow.ROUNDS  # waits only while it is paused
+        answers = [
+            Waiting(study_id=study_id, seen=finished, reason="the study has news")
+            for item in waiting
+            if item.trial is None
+            and (is_rounds or (item.seen is not None and finished > item.seen))
+        ]
+        wanted = [item.trial for item in waiting if item.trial is not None]
+        answers += [_ended(session, number) for number in wanted if _is_ended(session, number)]
+        running = session.view.in_state(TrialState.RUNNING)
+        numbers = sorted(number for number in wanted if number in running)
+        if numbers:
+            numbers = sorted(set(numbers) - score_cache.held_up(session, numbers))
+            leases.ask(session.connection, study_id=study_id, numbers=numbers)
+        answers += [
+            Waiting(study_id=study_id, trial=number, reason="a place is free")
+            for number in allocation.startable(session, numbers)
+        ]
+        return answers
+
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Fails those of the trials that still run although their tasks have ended for good.
+
+        Returns:
+            Their numbers.
+        """
+        lost = []
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            for number in [number for number in numbers if number in running]:
+                if segment := session.open_segment(number):
+                    over = Result(outcome=Outcome.PREEMPTED, reason="its task has ended")
+                    study_transitions.end_segment(session, segment, over)
+                if session.view.trials[number].state is TrialState.RUNNING:
+                    study_transitions.fail_lost(
+                        session, number, "its task has ended without a result"
+                    )
+                    lost.append(number)
+            if lost:
+                study_transitions.stop_if_due(session)
+        return lost
+
+
+def _done(row: Row[Any]) -> NextAction:
+    return NextAction(kind=NextActionKind.DONE, reason=row.reason, score=score_of(row))
+
+
+def _done_without_end(session: StudySession, number: int, row: Row[Any] | None) -> NextAction:
+    """The study is over for a trial that has not finished, or that never was."""
+    reason = f"the study stops: {session.record.reason}"
+    if row is None:
+        score = TrialResult(trial=number, state=TrialState.PRUNED, reason=reason)
+        return NextAction(kind=NextActionKind.DONE, reason=reason, score=score)
+    session.move_trial(number, TrialState.PRUNED, reason)
+    return _done(session.trials([number])[number])
+
+
+def _is_ended(session: StudySession, number: int) -> bool:
+    """Whether a trial has ended while its task waited, as a fold does by another one."""
+    trials = session.view.trials
+    return number < len(trials) and trials[number].state.is_finished
+
+
+def _ended(session: StudySession, number: int) -> Waiting:
+    score = score_of(session.trials([number])[number])
+    is_pruned = score.state is TrialState.PRUNED  # others end in their task
+    return Waiting(
+        study_id=session.record.id,
+        trial=number,
+        reason=score.reason,
+        score=score if is_pruned else None,
+    )
+
+
+def _over(session: StudySession, number: int | None) -> Waiting:
+    """The end of a wait because the study is over; the trial, if any, is pruned."""
+    score = None
+    if number is not None and session.open_segment(number) is None:
+        if _is_ended(session, number):
+            score = _ended(session, number).score
+        else:
+            score = _done_without_end(session, number, session.trial(number)).score
+    return Waiting(
+        study_id=session.record.id,
+        trial=number,
+        reason=session.record.reason,
+        is_over=True,
+        score=score,
+    )

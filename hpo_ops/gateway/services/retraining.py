@@ -1,0 +1,34 @@
+"""The end of a study with folds: its best trial is trained once more, on all data."""
+
+from __future__ import annotations
+
+from hpo_ops.client import Best, Retraining
+from hpo_ops.core import TrialState
+from hpo_ops.gateway.services import score_cache
+from hpo_ops.ledger import StudySession, StudyState
+
+
+def begin(session: StudySession, best: Best | None) -> Retraining:
+    """The trial that trains the best one on all data, made if it is not there.
+
+    The best step of the averaged curve is its last.
+
+    Args:
+        session: The study, whose search is over.
+        best: Its best trial.
+    """
+    record = session.record
+    if record.retraining is not None:
+        return Retraining(trial=record.retraining, reason="it has begun")
+    if not record.config.is_retrained:
+        return Retraining(reason="the study does not ask for it")
+    if record.state is StudyState.ENDED:
+        return Retraining(reason=f"the study has ended: {record.reason}")
+    if best is None:
+        return Retraining(reason="no trial has all of its folds")
+    reason = f"trial {best.trial} is trained on all data, up to its best step {best.step}"
+    number = session.add_trial(is_retraining=True)
+    session.retrain(number)
+    session.propose(number, best.params, **score_cache.identity(record, best.params, fold=None))
+    session.move_trial(number, TrialState.RUNNING, reason, until_step=best.step)
+    return Retraining(trial=number, reason=reason)

@@ -1,0 +1,211 @@
+"""What the gateway does for agents: reports, checkpoints and ends of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.checkpoints.session_policy import StoreAccess
+from hpo_ops.client import Ending, Served, TrialResult
+from hpo_ops.core import Action, Decision, TrialState
+from hpo_ops.gateway.services import allocation, score_cache, study_transitions
+from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
+from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
+from hpo_ops.ledger.forecast_rows import keep_forecast
+from hpo_ops.protocol import (
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Outcome,
+    Provenance,
+    Report,
+    Result,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+
+class SegmentOverError(PermissionError):
+    """The segment has ended for the ledger: its agent has no business any more."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The life of segments. Every call is one transaction and safe to repeat."""
+
+    ledger: Ledger
+
+    def report(self, segment_id: str, new: Sequence[Report]) -> Control:
+        """Takes reports in and says what the trial is to do."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment = _require_open(session, segment_id)
+            refusal = self._keep_lease(session, segment)
+            study_transitions.take_reports(session, number, segment_id, new)
+            decision = study_transitions.decide(session, segment, has_news=bool(new))
+            if decision.action is Action.CONTINUE:
+                decision = allocation.resize(session, segment) or decision
+            if refusal and decision.action is Action.CONTINUE:
+                decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
+        return Control(action=decision.action, reason=decision.reason)
+
+    def _keep_lease(self, session: StudySession, segment: Row[Any]) -> str | None:
+        """Renews a segment's lease, or takes one anew where it expired meanwhile.
+
+        Returns:
+            Why there is none to be had any more; None where all is well.
+        """
+        if leases.renew(session.connection, segment.id):
+            return None
+        return leases.take(
+            session.connection,
+            pool=session.record.config.pool,
+            amount=segment.units * session.record.config.lease,
+            study_id=session.record.id,
+            trial=segment.trial,
+            segment_id=segment.id,
+            at_most=session.record.config.parallelism,
+        )
+
+    def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
+        """Renews the leases of segments whose pods are there.
+
+        Returns:
+            Those that nobody waits for: they are over, or their study is over or paused.
+        """
+        over = []
+        for segment_id in segment_ids:
+            try:
+                study_id, _ = self.ledger.study_of_segment(segment_id)
+            except LookupError:
+                over.append(segment_id)
+                continue
+            with self.ledger.study(study_id) as session:
+                segment = session.segment(segment_id)
+                if segment is not None and segment.outcome is None:
+                    self._keep_lease(session, segment)
+                    if session.record.state in (StudyState.RUNNING, StudyState.RETRAINING):
+                        continue
+                over.append(segment_id)
+        return over
+
+    def curve(self, segment_id: str) -> list[tuple[int, float]]:
+        """The reported values of the segment's trial, those of earlier segments included."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            return session.curve(number)
+
+    def forecast(self, segment_id: str, made: CurveForecast) -> None:
+        """Takes in a forecast; what follows from it is decided at the report of its step."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            keep_forecast(session, number, made)
+
+    def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
+        """Takes in that a checkpoint is whole in the store.
+
+        Where it is follows from the study, its trial and its step: what the agent says of that is
+        not kept, or it could have others read, copy or delete what is not the study's.
+        """
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            _require_open(session, segment_id)
+            uri = checkpoint_uri(session.record, number, checkpoint.step)
+            session.add_checkpoint(number, segment_id, replace(checkpoint, uri=uri), is_anew=True)
+
+    def store_access(self, segment_id: str) -> StoreAccess:
+        """The part of the store that the segment's agent needs; while the segment is open."""
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment, record = _require_open(session, segment_id), session.record
+            elsewhere = score_cache.restore_from(session, number, segment.from_step)
+        return StoreAccess(
+            store=record.config.checkpoints.store or "",
+            writable=[f"{record.key}/trials/{number}", f"{record.key}/logs/{number}"],
+            readable=[record.key, *([elsewhere] if elsewhere else [])],
+            objects=[record.archive] if record.archive else [],
+        )
+
+    def finish(
+        self,
+        segment_id: str,
+        result: Result,
+        last: Sequence[Report] = (),
+        provenance: Provenance | None = None,
+        *,
+        is_agent: bool = False,
+    ) -> Ending:
+        """Absorbs how a segment ended, once, whoever brings it, and its last reports.
+
+        Tasks may say more of what it was trained with afterwards. The segment's own agent may
+        only repeat what it has said already, and changes nothing with that.
+
+        Args:
+            segment_id: The segment.
+            result: How it ended.
+            last: Its last reports.
+            provenance: What it was trained with.
+            is_agent: Whether the segment's own agent says so, rather than a task.
+
+        Raises:
+            SegmentOverError: The agent says something else than what ended the segment.
+        """
+        study_id, number = self.ledger.study_of_segment(segment_id)
+        with self.ledger.study(study_id) as session:
+            segment = session.segment(segment_id)
+            if segment is None:
+                return Ending(result=result)
+            counted = _result_of(segment)
+            if is_agent and counted not in (None, result):
+                raise SegmentOverError(f"segment {segment_id} is over")
+            is_repetition = is_agent and counted is not None
+            if provenance is not None and provenance.known() and not is_repetition:
+                before = Provenance.from_dict(segment.provenance or {})
+                session.describe_segment(segment_id, provenance.over(before))
+            if counted is None:
+                study_transitions.take_reports(session, number, segment_id, last)
+                if last:
+                    study_transitions.decide(session, segment, has_news=True)
+                row = study_transitions.end_segment(session, segment, result)
+            else:
+                row = session.trials([number])[number]
+                result = counted
+            is_done = TrialState(row.state).is_finished
+            return Ending(result=result, score=score_of(row) if is_done else None)
+
+
+def _result_of(segment: Row[Any]) -> Result | None:
+    """How a segment ended; None where it has not."""
+    if segment.outcome is None:
+        return None
+    return Result(
+        outcome=Outcome(segment.outcome),
+        step=segment.step,
+        reason=segment.reason,
+        exit_code=segment.exit_code,
+    )
+
+
+def score_of(row: Row[Any]) -> TrialResult:
+    """How a trial stands, by its row."""
+    return TrialResult(
+        trial=row.number,
+        state=TrialState(row.state),
+        reason=row.reason,
+        step=row.step,
+        value=row.value,
+        best_step=row.best_step,
+        params=row.params or {},
+        served=Served.from_dict(row.served) if row.served else None,
+    )
+
+
+def _require_open(session: StudySession, segment_id: str) -> Row[Any]:
+    segment = session.segment(segment_id)
+    if segment is None or segment.outcome is not None:
+        raise SegmentOverError(f"segment {segment_id} is over")
+    return segment

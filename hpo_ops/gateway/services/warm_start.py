@@ -1,0 +1,165 @@
+"""Warm start of a study: where its trials come from."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hpo_ops.config import StudyConfig, StudyError
+from hpo_ops.config.warm_start_section import STORAGE_NAME, STORAGE_VARIABLE, WarmStart
+from hpo_ops.ledger import Ledger, StudyIdentity, StudyRecord, UnknownStudyError
+from hpo_ops.ledger.study_sharing import may_share
+from hpo_ops.samplers import warm_start_trials
+
+if TYPE_CHECKING:
+    from hpo_ops.gateway.services.proposals import Proposals
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The study that is to be started from another one.
+
+    Attributes:
+        identity: Its DAG, DAG run and task group.
+        owner: The person who triggered it.
+        share: DAGs with which it shares what it has learned.
+    """
+
+    identity: StudyIdentity
+    owner: str | None = None
+    share: tuple[str, ...] = ()
+
+    @property
+    def dag_id(self) -> str:
+        """Its DAG."""
+        return self.identity.dag_id
+
+    def is_same(self, record: StudyRecord) -> bool:
+        """Whether a study is this one."""
+        return self.identity == StudyIdentity(record.dag_id, record.run_id, record.task_group)
+
+
+def read(
+    proposals: Proposals,
+    config: StudyConfig,
+    asker: Asker,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> warm_start_trials.Source | None:
+    """The study to start from; None if there is none, or if it has been read before.
+
+    Raises:
+        StudyError: It cannot be used.
+    """
+    wanted = config.warm_start
+    if wanted is None or _is_done(proposals, asker):
+        return None
+    directions = [metric.direction for metric in config.objectives]
+    try:
+        if wanted.storage is not None:
+            url = _address(wanted.storage, environment)
+            storage = warm_start_trials.open_other(url, shown=repr(wanted.storage))
+            try:
+                return warm_start_trials.read_source(
+                    storage, wanted.study, shown=wanted.study, directions=directions
+                )
+            except SQLAlchemyError as error:
+                logger.warning("the storage %s cannot be read", wanted.storage, exc_info=error)
+                raise ValueError(
+                    f"warm_start.storage is {wanted.storage!r}, but cannot be read "
+                    f"({type(error).__name__})"
+                ) from error
+            finally:
+                storage.remove_session()
+        record = _earlier(proposals.ledger, wanted, asker)
+        if record is None and wanted.study == config.name and wanted.run is None:
+            return warm_start_trials.Source(
+                name=f"{config.name}, which has no earlier run", trials=()
+            )
+        if record is None:
+            raise ValueError(_nothing_found(wanted))
+        _check_metrics(record, config)
+        return warm_start_trials.read_source(
+            proposals.storage, record.key, shown=record.key, directions=directions
+        )
+    except (ValueError, UnknownStudyError) as error:
+        raise StudyError(f"study {config.name}", [str(error)]) from error
+
+
+def take(
+    proposals: Proposals, record: StudyRecord, source: warm_start_trials.Source | None
+) -> list[str]:
+    """Makes a study know the trials of another; says what was taken and what was left out."""
+    if record.config.warm_start is None:
+        return []
+    with proposals.ledger.asking(record.id):
+        search = proposals.search(record)
+        result = (
+            warm_start_trials.take(search, source)
+            if source is not None
+            else warm_start_trials.earlier(search)
+        )
+    lines = [] if result is None else result.lines()
+    for line in lines:
+        logger.info("study %s, %s", record.key, line)
+    return lines
+
+
+def _nothing_found(wanted: WarmStart) -> str:
+    run = "" if wanted.run is None else f" and warm_start.run is {wanted.run!r}"
+    return (
+        f"warm_start.study is {wanted.study!r}{run}, but there is no such study that this one may "
+        "start from: one of the same DAG, one that the same person has triggered, or one whose "
+        "DAG each of the two names under share"
+    )
+
+
+def _is_done(proposals: Proposals, asker: Asker) -> bool:
+    try:
+        record = proposals.ledger.find_run(asker.identity)
+    except UnknownStudyError:
+        return False
+    return warm_start_trials.earlier(proposals.search(record)) is not None
+
+
+def _address(storage: str, environment: Mapping[str, str]) -> str:
+    """The address that the operator gave a storage's name: no study names one itself."""
+    if not STORAGE_NAME.fullmatch(storage):
+        raise ValueError("warm_start.storage is an address, but must be a name")
+    name = STORAGE_VARIABLE.format(storage.upper())
+    if not environment.get(name):
+        raise ValueError(f"warm_start.storage is {storage!r}, but the gateway has no {name}")
+    return environment[name]
+
+
+def _earlier(ledger: Ledger, wanted: WarmStart, asker: Asker) -> StudyRecord | None:
+    """The newest study of the wanted name, and run if given, that the asker may use.
+
+    Its own DAG's studies and its owner's come first: anyone may give a study any name, and one
+    that merely shares must not come before those.
+    """
+    shared: StudyRecord | None = None
+    for record in ledger.named(wanted.study, run_id=wanted.run):
+        if asker.is_same(record) or not may_share(asker, record):
+            continue
+        if may_share(replace(asker, share=()), record):
+            return record
+        shared = shared or record
+    return shared
+
+
+def _check_metrics(record: StudyRecord, config: StudyConfig) -> None:
+    theirs = [metric.name for metric in record.config.objectives]
+    ours = [metric.name for metric in config.objectives]
+    if theirs != ours:
+        raise ValueError(
+            f"warm_start.study is {record.name!r}, but its metric is {', '.join(theirs)}, "
+            f"and this study's is {', '.join(ours)}"
+        )

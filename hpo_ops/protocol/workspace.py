@@ -1,0 +1,136 @@
+"""The directory of the wire: its names, and how its files are written and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, write_aside
+from hpo_ops.protocol.wire_messages import MAX_STEP, Assignment, Control, ProtocolError, Report
+
+DIRECTORY_VARIABLE = "HPO_DIR"
+AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"
+"""Names the folder that only the agent's own containers of a pod have, for what the training must
+not be able to change."""
+SIDECAR_VARIABLE = "HPO_AGENT_IS_SIDECAR"
+"""Set in pods whose agent is a native sidecar: Kubernetes starts it again when it leaves, and
+tells it to go only when the training's container has ended, which therefore waits for it."""
+MARKER = "COMPLETE"
+"""Name of the empty file that says that a checkpoint folder is whole; written last."""
+
+
+class Workspace:
+    """The directory that a training process and the platform share; owns every file name in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.assignment = root / "assignment.json"
+        self.reports = root / "reports.jsonl"
+        self.control = root / "control.json"
+        self.software = root / "software.json"
+        self.result = root / "result.json"
+        self.checkpoints = root / "checkpoints"
+        self.log = root / "log.txt"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
+        """The workspace that the environment names, or None outside of a trial."""
+        root = environment.get(DIRECTORY_VARIABLE)
+        return cls(Path(root)) if root else None
+
+    def prepare(self, assignment: Assignment) -> None:
+        """Creates the directory and writes the assignment; the assignment comes last."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.reports.touch()
+        write_aside(self.assignment, assignment.to_json())
+
+    def checkpoint(self, step: int) -> Path:
+        """The folder of the checkpoint at a step."""
+        return self.checkpoints / str(step)
+
+    def complete_steps(self) -> list[int]:
+        """Steps with a whole checkpoint, in numeric order (10 after 9).
+
+        Raises:
+            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+        """
+        try:
+            checkpoints = Folder.open(self.checkpoints)
+        except FileNotFoundError:
+            return []
+        with checkpoints:
+            return sorted(
+                int(name)
+                for name in checkpoints.names()
+                if name.isdecimal()
+                and int(name) <= MAX_STEP
+                and checkpoints.has_file(f"{name}/{MARKER}")
+            )
+
+    def open_checkpoint(self, step: int) -> Folder:
+        """Opens the folder of the checkpoint at a step, without following links.
+
+        Raises:
+            UnsafeFileError: It, or the folder of checkpoints, is a link or no folder.
+            OSError: It cannot be opened.
+        """
+        with Folder.open(self.checkpoints) as checkpoints:
+            return checkpoints.folder(str(step))
+
+    def remove_checkpoint(self, step: int) -> None:
+        """Deletes the checkpoint at a step; nothing is deleted through a link.
+
+        Raises:
+            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+            OSError: It cannot be opened.
+        """
+        with Folder.open(self.checkpoints) as checkpoints:
+            checkpoints.remove_folder(str(step))
+
+
+class ReportReader:
+    """Reads ``reports.jsonl`` as it grows: whole lines only, each once."""
+
+    MAX_LINE_BYTES = 1 << 20
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[Report]:
+        """Yields the reports appended since the last call.
+
+        Raises:
+            ProtocolError: A line is not a report, or longer than allowed.
+        """
+        try:
+            size = self._path.lstat().st_size
+        except FileNotFoundError:
+            return
+        if size <= self._offset:
+            return
+        try:
+            opened = open_regular(self._path)
+        except UnsafeFileError as error:
+            raise ProtocolError(str(error)) from error
+        with opened as stream:
+            stream.seek(self._offset)
+            while line := stream.readline(self.MAX_LINE_BYTES + 1):
+                if len(line) > self.MAX_LINE_BYTES:
+                    raise ProtocolError(
+                        f"{self._path.name}: a line of more than {self.MAX_LINE_BYTES} bytes"
+                    )
+                if not line.endswith(b"\n"):
+                    return  # still being written
+                self._offset += len(line)
+                if line.strip():
+                    yield Report.from_json(line)
+
+
+def read_control(path: Path) -> Control:
+    """The newest control message; continue where there is none yet."""
+    try:
+        return Control.from_json(path.read_bytes())
+    except FileNotFoundError:
+        return Control()

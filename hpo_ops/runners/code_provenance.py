@@ -1,0 +1,64 @@
+"""What the trials of a study are made from: code, the git commit it is of, image."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpo_ops.checkpoints import hash_code
+from hpo_ops.config import StudyConfig
+from hpo_ops.protocol import Provenance
+from hpo_ops.runners.kubernetes.pod_spec import training_image
+
+GIT_SECONDS = 10.0
+
+
+def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenance:
+    """The origin of a study's trials.
+
+    Args:
+        config: The study.
+        environment: Says which image is the platform's.
+
+    Raises:
+        BadCodeError: The code folder is empty, or too large to be code.
+    """
+    code = Provenance() if config.code is None else describe_code(Path(config.code))
+    if config.runner == "local":
+        return code
+    return Provenance(image=config.image or training_image(environment)).over(code)
+
+
+def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
+    """The hash of a code folder, and the git commit it is of, if it is in a repository.
+
+    Args:
+        folder: The code.
+        known: A hash that there is nothing new to say about.
+
+    Raises:
+        BadCodeError: The folder is empty, or too large to be code.
+    """
+    code_hash = hash_code(folder)
+    if code_hash == known:
+        return Provenance()
+    commit = _git(folder, "rev-parse", "HEAD")
+    changes = None if commit is None else _git(folder, "status", "--porcelain", "--", ".")
+    return Provenance(
+        code_hash=code_hash,
+        commit=commit,
+        is_dirty=None if changes is None else bool(changes),
+    )
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """What git says in a folder; None where it has nothing to say."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(  # noqa: S603, our own words
+            command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

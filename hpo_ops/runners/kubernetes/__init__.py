@@ -1,0 +1,1 @@
+"""Trials as pods on Kubernetes."""

@@ -1,0 +1,272 @@
+"""What a pod's status says: still waiting, at work, or how it ended and whose fault it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
+from hpo_ops.runners.kubernetes.pod_names import AGENT, PACKAGES, RESTORE, TRAINING
+from hpo_ops.runners.kubernetes.pod_spec import UPLOAD_SECONDS
+
+PREEMPTED_EXIT_CODES = {130, 137, 143}
+"""Of processes that were told to leave; by the kernel for memory, the reason says so."""
+LOST_SECONDS = 30.0
+"""After the grace period of a pod that was told to go: its node does not answer any more."""
+LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
+"""Of containers that were gone when their node came back: nobody saw how they ended."""
+UNSEEN_EXIT_CODE = 255
+"""What containerd makes of an end that nobody saw, sometimes without such a reason."""
+HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
+"""Reasons to wait that do not go away by waiting."""
+_TIMED_OUT = "timed out"
+"""In the message of a reason that goes away: a node that has just started cannot read secrets."""
+_FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
+_WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
+"""What our init containers do."""
+
+
+class Phase(StrEnum):
+    """Where a segment's pod is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class PodStatus:
+    """What is to be known of a pod.
+
+    Attributes:
+        phase: Where it is.
+        reason: What it waits for, or how it ended.
+        outcome: How it ended, for who must judge without the agent's word.
+        exit_code: Of the training, where it has one.
+        is_out_of_memory: Whether the kernel ended the training for its memory.
+        is_hopeless: Whether it waits for something that will not come.
+        is_lost: Whether its node has been silent since it was told to go.
+        said: The last lines of an init container that failed.
+    """
+
+    phase: Phase
+    reason: str = ""
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    is_out_of_memory: bool = False
+    is_hopeless: bool = False
+    is_lost: bool = False
+    said: str = ""
+
+    @property
+    def result(self) -> Result:
+        """The segment's end, as the pod's status tells it."""
+        return Result(
+            outcome=self.outcome or Outcome.PREEMPTED,
+            reason=self.reason,
+            exit_code=self.exit_code,
+        )
+
+
+GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED)
+
+
+def read_status(pod: Any, now: datetime) -> PodStatus:
+    """Reads a pod as either Kubernetes client has it.
+
+    Args:
+        pod: The pod; None where there is none.
+        now: The time, to tell a pod that takes its leave from one that never will.
+    """
+    if pod is None:
+        return GONE
+    status = pod.status
+    if _is_lost(pod, now):
+        return PodStatus(
+            Phase.ENDED, "its node does not answer any more", Outcome.PREEMPTED, is_lost=True
+        )
+    if failure := _failure_before(pod):
+        return failure
+    containers = _terminated(status.container_statuses)
+    if status.phase in ("Succeeded", "Failed") or _all_is_out(pod, containers, now):
+        return _read_end(pod, containers)
+    if status.phase == "Pending" or not _has_started(status.container_statuses):
+        if pod.metadata.deletion_timestamp is not None:
+            # Its secrets may go before it does: what it waits for then is its own end.
+            return PodStatus(Phase.PENDING, "its pod was told to go")
+        reason, is_hopeless = _what_it_waits_for(status)
+        return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
+    return PodStatus(Phase.RUNNING)
+
+
+def telling_reason(before: str, now: str) -> str:
+    """What to say of a pod that waits, of what it waited for before and waits for now.
+
+    Between two tries to pull an image Kubernetes says that it waits, not what went wrong.
+
+    >>> telling_reason("ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image")
+    'ErrImagePull: no such host'
+    """
+    is_told = before.startswith(_FAILED_PULL) and now.startswith(_WAITS_TO_PULL)
+    return before if is_told else now
+
+
+def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
+    """Whether the training has ended and its agent has brought everything home.
+
+    The agent ends after the training. As a native sidecar it stays until Kubernetes tells it to
+    go, and other containers of the study's may hold that up: there the training's container ends
+    after the agent's work, unless it was killed or told to go.
+    """
+    if TRAINING not in containers:
+        return False
+    sidecars = [item for item in pod.status.init_container_statuses or () if item.name == AGENT]
+    if not sidecars:
+        return AGENT in containers or all(
+            item.name != AGENT for item in pod.status.container_statuses
+        )
+    end = containers[TRAINING]
+    was_killed = end.reason == "OOMKilled" or end.exit_code in PREEMPTED_EXIT_CODES
+    if not was_killed and pod.metadata.deletion_timestamp is None:
+        return True
+    return bool(_terminated(sidecars)) or (
+        end.finished_at is not None and (now - end.finished_at).total_seconds() > UPLOAD_SECONDS
+    )
+
+
+def _is_lost(pod: Any, now: datetime) -> bool:
+    told: datetime | None = pod.metadata.deletion_timestamp
+    # The timestamp is when it must be gone: the grace period is over then.
+    return told is not None and (now - told).total_seconds() > LOST_SECONDS
+
+
+def _terminated(statuses: Iterable[Any] | None) -> dict[str, Any]:
+    return {
+        item.name: item.state.terminated
+        for item in statuses or ()
+        if item.state is not None and item.state.terminated is not None
+    }
+
+
+def _has_started(statuses: Iterable[Any] | None) -> bool:
+    return any(
+        item.state is not None and (item.state.running or item.state.terminated)
+        for item in statuses or ()
+        if item.name == TRAINING
+    )
+
+
+def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
+    training = containers.get(TRAINING)
+    exit_code = training.exit_code if training is not None else None
+    if pod.status.reason or pod.metadata.deletion_timestamp is not None:
+        # Evicted, preempted by one that matters more, or with its node shut down.
+        told = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
+        return PodStatus(
+            Phase.ENDED, told or "its pod was told to go", Outcome.PREEMPTED, exit_code
+        )
+    if training is None:
+        return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
+    if training.reason in LOST_REASONS or _is_unseen(pod, training):
+        reason = "its container was lost: its node was started again"
+        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED)
+    if training.reason == "OOMKilled":
+        limit = _memory_limit(pod)
+        reason = f"{OUT_OF_MEMORY}: it needed more than {limit}" if limit else OUT_OF_MEMORY
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, exit_code, is_out_of_memory=True)
+    if exit_code in PREEMPTED_EXIT_CODES:
+        return PodStatus(
+            Phase.ENDED, f"killed by signal {exit_code - 128}", Outcome.PREEMPTED, exit_code
+        )
+    if exit_code:
+        return PodStatus(Phase.ENDED, f"exit code {exit_code}", Outcome.FAILED, exit_code)
+    # It ended well, but the agent did not say so before it went: what is saved counts.
+    return PodStatus(Phase.ENDED, "its agent ended without a word", Outcome.PREEMPTED, exit_code)
+
+
+def _is_unseen(pod: Any, training: Any) -> bool:
+    """Whether the exit code stands for an end that nobody saw: the agent did not see it either.
+
+    An agent that outlives the training says how that ended, and then ends by itself.
+    """
+    statuses = (
+        *(pod.status.container_statuses or ()),
+        *(pod.status.init_container_statuses or ()),
+    )
+    agent = _terminated(statuses).get(AGENT)
+    return training.exit_code == UNSEEN_EXIT_CODE and (
+        agent is not None
+        and (
+            agent.reason in LOST_REASONS
+            or agent.exit_code in {UNSEEN_EXIT_CODE, *PREEMPTED_EXIT_CODES}
+        )
+    )
+
+
+def _memory_limit(pod: Any) -> str | None:
+    for container in pod.spec.containers:
+        if container.name == TRAINING and container.resources and container.resources.limits:
+            limit: str | None = container.resources.limits.get("memory")
+            return limit
+    return None
+
+
+def _failure_before(pod: Any) -> PodStatus | None:
+    """How an init container failed, unless the pod was told to go."""
+    has_started = _has_started(pod.status.container_statuses)
+    if pod.status.reason or pod.metadata.deletion_timestamp is not None or has_started:
+        return None
+    for name, end in _terminated(pod.status.init_container_statuses).items():
+        if name != AGENT and end.exit_code:
+            return _read_failure(name, end, _memory_limit(pod))
+    return None
+
+
+def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
+    said = (end.message or "").strip()
+    work = _WORK.get(name, f"the init container {name}")
+    if name != RESTORE and end.reason == "OOMKilled":
+        reason = f"{OUT_OF_MEMORY}: {work} needed more than {memory or 'it had'}"
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, is_out_of_memory=True, said=said)
+    told = _last_words(said)
+    reason = f"{work} failed: {told}" if told else f"{work} failed"
+    # Restoring is ours, and worth another try; the rest is what the study asks for.
+    is_preempted = (
+        name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
+    )
+    outcome = Outcome.PREEMPTED if is_preempted else Outcome.FAILED
+    return PodStatus(Phase.ENDED, reason, outcome, said=said)
+
+
+def _last_words(said: str) -> str:
+    """The last line that tells an error, as pip marks them, or else the last line."""
+    lines = said.splitlines()
+    errors = [line for line in lines if line.lower().startswith("error:")]
+    return (errors or lines or [""])[-1]
+
+
+def _what_it_waits_for(status: Any) -> tuple[str, bool]:
+    """Kubernetes' own words, and whether waiting is hopeless."""
+    for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = item.state.waiting if item.state is not None else None
+        if waiting is not None and waiting.reason not in ("PodInitializing", None):
+            told = ": ".join(filter(None, (waiting.reason, waiting.message)))
+            return told, waiting.reason in HOPELESS and _TIMED_OUT not in told
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return ": ".join(filter(None, (condition.reason, condition.message))), False
+    for item in status.init_container_statuses or ():
+        if item.name in _WORK and item.state is not None and item.state.running:
+            return _WORK[item.name], False
+    return "its containers are being started", False
+
+
+def image_digest(pod: Any) -> str | None:
+    """What the name of the training's image stood for; None where the cluster does not say."""
+    for status in (pod.status.container_statuses if pod is not None else None) or ():
+        if status.name == TRAINING and "sha256:" in (status.image_id or ""):
+            return "sha256:" + str(status.image_id).rpartition("sha256:")[2]
+    return None

@@ -1,0 +1,1 @@
+"""Trials as processes of the Airflow worker."""

@@ -1,0 +1,297 @@
+"""Parents training processes, so that none of them outlives who asked for it.
+
+Run as a script by the Python of the training code; standard library only:
+
+    fork_server.py guard <fd>                  one process, for a connection that is already there
+    fork_server.py warm <socket> <lock> ...    many, forked after the heavy imports are done
+
+For every process there is a connection to its runner. A request comes in (a length, JSON, and the
+descriptor of the log), the process id goes out, bytes that come in are signals, and the exit code
+goes out. When the connection ends first, because the runner was killed, the process group is
+killed. When the fork server is killed, the kernel kills its children.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+HEADER = struct.Struct("!I")
+PR_SET_PDEATHSIG = 1
+REQUEST_SECONDS = 10.0
+CANNOT_START = 127
+READY = b"ready"
+
+
+class ForkServer:
+    """The process ids of children and the connections of those who asked for them."""
+
+    def __init__(self, idle_seconds: float | None = None, lock: str | None = None) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._idle_seconds = idle_seconds
+        self._lock = lock
+        self._listener: socket.socket | None = None
+        self._connections: dict[int, socket.socket] = {}
+        self._descriptors: dict[int, int] = {}
+        self._libc = ctypes.CDLL(None)
+
+    def listen(self, path: str) -> None:
+        """Accepts runners on a socket."""
+        Path(path).unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen(64)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+
+    def serve(self) -> dict[str, Any] | None:
+        """Serves until there is no more work.
+
+        Returns:
+            None in the fork server, at its end; in a child, the request that it is to run.
+        """
+        while self._listener is not None or self._connections:
+            events = self._selector.select(None if self._connections else self._idle_seconds)
+            if not events and not self._connections and self._close_if_alone():
+                return None
+            for key, _ in events:
+                if key.data is not None:
+                    kind, pid = key.data
+                    (self._on_exit if kind == "process" else self._on_connection)(pid)
+                elif self._listener is not None and (
+                    request := self.start(self._listener.accept()[0])
+                ):
+                    return request
+        return None
+
+    def start(self, connection: socket.socket) -> dict[str, Any] | None:
+        """Starts the process that a connection asks for; returns its request in the child."""
+        parent = os.getpid()
+        try:
+            connection.settimeout(REQUEST_SECONDS)
+            request, log = _receive(connection)
+            pid = os.fork()
+        except (OSError, ValueError):
+            connection.close()
+            return None
+        if pid == 0:
+            self._become_child(parent, connection)
+            _enter(request, log)
+            return request
+        os.close(log)
+        self._connections[pid] = connection
+        self._selector.register(connection, selectors.EVENT_READ, ("connection", pid))
+        self._descriptors[pid] = os.pidfd_open(pid)
+        self._selector.register(self._descriptors[pid], selectors.EVENT_READ, ("process", pid))
+        self._answer(pid, {"pid": pid})
+        return None
+
+    def _become_child(self, parent: int, connection: socket.socket) -> None:
+        os.setsid()
+        self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        for other in self._connections.values():
+            other.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._selector.close()
+        connection.close()
+
+    def _on_connection(self, pid: int) -> None:
+        connection = self._connections.get(pid)
+        if connection is None:  # it ended in this very turn
+            return
+        data = b""
+        with contextlib.suppress(OSError):
+            data = connection.recv(16)
+        if not data:
+            self._selector.unregister(connection)
+            connection.close()
+            data = bytes([signal.SIGKILL])
+        for number in data:
+            _send_signal(pid, number)
+
+    def _on_exit(self, pid: int) -> None:
+        _send_signal(pid, signal.SIGKILL)  # the rest of its group, while the id is still its own
+        _, status = os.waitpid(pid, 0)
+        descriptor = self._descriptors.pop(pid)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        self._answer(pid, {"exit_code": os.waitstatus_to_exitcode(status)})
+        connection = self._connections.pop(pid)
+        if connection.fileno() >= 0:
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _answer(self, pid: int, message: dict[str, int]) -> None:
+        with contextlib.suppress(OSError):  # the runner is gone: its end of the connection tells
+            self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
+
+    def _close_if_alone(self) -> bool:
+        """Ends listening unless a runner is about to connect: it holds the lock while it does."""
+        if self._lock is None or self._listener is None:
+            return False
+        with Path(self._lock).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+            Path(self._listener.getsockname()).unlink(missing_ok=True)
+            self._listener.close()
+        return True
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
+    header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, 1)
+    if len(header) < HEADER.size or not descriptors:
+        raise ValueError("the request ends early")
+    (length,) = HEADER.unpack(header)
+    with connection.makefile("rb") as stream:
+        return json.loads(stream.read(length)), descriptors[0]
+
+
+def _send_signal(pid: int, number: int) -> None:
+    """SIGKILL goes to the whole group, any other signal to its leader only."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            os.killpg(pid, number)
+
+
+def _enter(request: dict[str, Any], log: int) -> None:
+    """Makes this process look like a fresh one: descriptors, signals, folder, environment."""
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    try:
+        os.chdir(request["folder"])
+    except OSError as error:
+        _give_up(f"cannot enter {request['folder']}: {error.strerror}")
+
+
+def _give_up(message: str) -> NoReturn:
+    os.write(2, f"{message}\n".encode())
+    os._exit(CANNOT_START)
+
+
+def run_command(request: dict[str, Any]) -> NoReturn:
+    """Becomes the command."""
+    program = request["argv"][0]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(program, request["argv"], request["environment"])  # noqa: S606  the training command
+    except OSError as error:
+        _give_up(f"cannot start {program}: {error.strerror}")
+
+
+def run_script(request: dict[str, Any]) -> NoReturn:
+    """Runs a Python script as ``python script.py`` would."""
+    sys.argv = request["argv"][1:]
+    script = Path(sys.argv[0]).absolute()
+    sys.path.insert(0, str(script.parent))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    preloaded = set(sys.modules)
+    _end(_run_as_main(str(script)), preloaded)
+
+
+def _run_as_main(script: str) -> int:
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = script
+    try:
+        exec(compile(Path(script).read_bytes(), script, "exec"), vars(main))  # noqa: S102  the training script
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001, handed to the hook that training code may set
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return 1
+    return 0
+
+
+def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
+    """Ends as an interpreter does, without taking the preloaded modules apart.
+
+    That alone takes most of a second with torch. Threads are joined, exit functions called, and
+    what the script left is destroyed, so that its open files are written out.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # as in multiprocessing
+    atexit._run_exitfuncs()
+    for name in set(sys.modules) - preloaded | {"__main__"}:
+        del sys.modules[name]
+    gc.collect()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(exit_code & 0xFF)
+
+
+def preload(imports: list[tuple[str, list[str]]]) -> None:
+    """Imports what scripts will import; a failure is the script's to meet."""
+    for module, names in imports:
+        try:
+            __import__(module, fromlist=names)
+        except (Exception, SystemExit) as error:  # noqa: BLE001, the script will meet it
+            sys.stderr.write(f"{module} was not preloaded: {error!r}\n")
+
+
+def guard(descriptor: str) -> None:
+    """Parents one command, for a connection that is already there."""
+    fork_server = ForkServer()
+    if request := fork_server.start(socket.socket(fileno=int(descriptor))) or fork_server.serve():
+        run_command(request)
+
+
+def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> None:
+    """Parents many scripts; detaches itself at once, since the runner waits for its start only."""
+    if os.fork():
+        os._exit(0)
+    sys.path.pop(0)
+    preload(json.loads(imports))
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads > 1:
+        os.write(int(ready), f"the imports started {threads - 1} threads".encode())
+        return
+    gc.collect()
+    gc.freeze()
+    fork_server = ForkServer(float(idle_seconds), lock)
+    fork_server.listen(path)
+    os.write(int(ready), READY)
+    os.close(int(ready))
+    if request := fork_server.serve():
+        run_script(request)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

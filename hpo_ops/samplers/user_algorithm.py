@@ -1,0 +1,291 @@
+"""A search algorithm of the user's, with two methods, as an Optuna sampler.
+
+The algorithm runs in a process of its own. After every answer its state is written, together with
+that answer, as one value beside the study in Optuna's tables: the journal. A process that is
+killed is started again from the journal, so that nothing that was told is lost or told twice, and
+no candidate is lost or given to two trials.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from optuna import Study
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from hpo_ops.core.param_fitting import fit
+from hpo_ops.core.policy_options import check_between
+from hpo_ops.core.search_space import Space, dump_parameter
+from hpo_ops.core.seeds import derive_seed
+from hpo_ops.protocol import ParamValue
+from hpo_ops.samplers.distributions import to_distribution
+from hpo_ops.samplers.user_algorithm_process import (
+    Algorithm,
+    AlgorithmError,
+    AlgorithmGoneError,
+    Limits,
+)
+
+logger = logging.getLogger(__name__)
+
+JOURNAL = "hpo:algorithm"
+"""System attribute of the study in Optuna's tables."""
+MAX_PROCESSES = 4
+"""Algorithms that stay in memory between asks; others come back from their journals."""
+
+
+@dataclass(kw_only=True)
+class Journal:
+    """All that is known of an algorithm between two asks.
+
+    Attributes:
+        id: Names the journal among those of all studies and databases.
+        revision: Counts what was written; a process that is not at it has seen too much or little.
+        state: The algorithm, readable by its own process only; None before the first call.
+        told_below: The algorithm knows how every trial below this number ended.
+        told: Those above that it knows of as well.
+        queue: Candidates that no trial has yet.
+        given: Candidates of trials that have not ended, by number.
+    """
+
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    revision: int = 0
+    state: str | None = None
+    told_below: int = 0
+    told: list[int] = field(default_factory=list)
+    queue: list[dict[str, ParamValue]] = field(default_factory=list)
+    given: dict[str, dict[str, ParamValue]] = field(default_factory=dict)
+
+    def tell(self, number: int) -> None:
+        """The algorithm has heard of a trial."""
+        self.told.append(number)
+        self.given.pop(str(number), None)
+        while self.told_below in self.told:
+            self.told.remove(self.told_below)
+            self.told_below += 1
+
+    def knows(self, number: int) -> bool:
+        """Whether the algorithm has heard of a trial."""
+        return number < self.told_below or number in self.told
+
+
+class OwnSampler(BaseSampler):
+    """Asks a user's algorithm.
+
+    Args:
+        target: The algorithm as ``module:Class``.
+        folder: Where its module is looked for first; None for an installed one.
+        space: The study's space; every candidate is held against it.
+        seed: Given to the algorithm; the same for every ask of a study.
+        options: Arguments of the class, besides ``batch``, ``call_seconds`` and ``memory_gib``.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        folder: Path | None,
+        space: Space,
+        seed: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        own = dict(options)
+        self._batch = _whole("batch", own.pop("batch", 1))
+        check_between("batch", self._batch, 1, 1000)
+        limits = {name: own.pop(name) for name in ("call_seconds", "memory_gib") if name in own}
+        if "call_seconds" in limits:
+            limits["call_seconds"] = _whole("call_seconds", limits["call_seconds"])
+        try:
+            self._limits = Limits(**limits)
+        except TypeError as error:
+            raise ValueError(f"memory_gib is {limits['memory_gib']!r}: {error}") from error
+        self._target = target
+        self._folder = folder
+        self._space = space
+        self._seed = seed
+        self._options = own
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return {name: to_distribution(parameter) for name, parameter in self._space.items()}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if len(study.directions) > 1:
+            raise ValueError(f"sampler {self._target} takes one metric only")
+        return dict(self._candidate(study, trial.number))
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        # Where part of a trial was fixed, the candidate may lack what exists because of that.
+        seed = derive_seed(self._seed, trial.number, param_name)
+        return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
+
+    def _candidate(self, study: Study, number: int) -> Mapping[str, ParamValue]:
+        journal = _read(study)
+        if str(number) in journal.given:  # the ask ended before Optuna had it
+            return journal.given[str(number)]
+        algorithm = _processes.take(journal)
+        try:
+            if algorithm is not None:
+                try:
+                    return self._advance(study, number, journal, algorithm)
+                except AlgorithmGoneError:
+                    logger.info("sampler %s is started again from its journal", self._target)
+                    journal = _read(study)
+            algorithm = self._start(study, journal)
+            return self._advance(study, number, journal, algorithm)
+        except BaseException:
+            # It may be ahead of the journal now.
+            if algorithm is not None:
+                algorithm.close()
+                algorithm = None
+            raise
+        finally:
+            if algorithm is not None:
+                _processes.give_back(journal, algorithm)
+
+    def _start(self, study: Study, journal: Journal) -> Algorithm:
+        algorithm = Algorithm(
+            self._target, folder=self._folder, seed=self._seed, limits=self._limits
+        )
+        algorithm.start(
+            space={name: dump_parameter(parameter) for name, parameter in self._space.items()},
+            direction=study.direction.name.lower(),
+            options=self._options,
+            state=journal.state,
+        )
+        return algorithm
+
+    def _advance(
+        self, study: Study, number: int, journal: Journal, algorithm: Algorithm
+    ) -> Mapping[str, ParamValue]:
+        """One candidate more, and the journal with it."""
+        self._tell_news(study, journal, algorithm)
+        if not journal.queue:
+            journal.queue = [self._fitted(each) for each in algorithm.sample(self._batch)]
+        candidate = journal.given[str(number)] = journal.queue.pop(0)
+        journal.state = algorithm.state()
+        journal.revision += 1
+        study._storage.set_study_system_attr(study._study_id, JOURNAL, asdict(journal))
+        return candidate
+
+    def _tell_news(self, study: Study, journal: Journal, algorithm: Algorithm) -> None:
+        news = [
+            trial
+            for trial in study.get_trials(deepcopy=False)
+            if trial.state.is_finished() and not journal.knows(trial.number)
+        ]
+        scored = [(trial.params, score) for trial in news if (score := _score(study, trial))]
+        if scored:
+            algorithm.update([params for params, _ in scored], [score for _, (score,) in scored])
+        for trial in news:
+            journal.tell(trial.number)
+
+    def _fitted(self, candidate: Any) -> dict[str, ParamValue]:
+        """A candidate as a point of the space; what does not exist for it is left out.
+
+        Raises:
+            AlgorithmError: It is none.
+        """
+        if not isinstance(candidate, dict):
+            raise AlgorithmError(
+                f"sampler {self._target} gave {candidate!r}, but a candidate must be a mapping"
+            )
+        exists: dict[str, Any] = {}
+        for name in self._space:
+            if name in candidate and self._space.exists(name, exists):
+                exists[name] = candidate[name]
+        unknown = {name: value for name, value in candidate.items() if name not in self._space}
+        fitted, problems = fit(self._space, exists | unknown)
+        if problems:
+            raise AlgorithmError(
+                f"sampler {self._target} gave a candidate outside of the space: "
+                f"{'; '.join(problems)}"
+            )
+        return fitted
+
+
+class _Processes:
+    """The algorithms in memory. One that is taken is nobody else's until it is given back."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[str, tuple[int, Algorithm]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, journal: Journal) -> Algorithm | None:
+        """The algorithm if it is alive and as far as its journal."""
+        with self._lock:
+            found = self._idle.pop(journal.id, None)
+        if found is None:
+            return None
+        revision, algorithm = found
+        if revision == journal.revision and algorithm.is_alive:
+            return algorithm
+        algorithm.close()
+        return None
+
+    def give_back(self, journal: Journal, algorithm: Algorithm) -> None:
+        """Keeps an algorithm for the next ask; the one that was not asked for longest ends."""
+        with self._lock:
+            dropped = [self._idle.pop(journal.id)] if journal.id in self._idle else []
+            self._idle[journal.id] = (journal.revision, algorithm)
+            while len(self._idle) > MAX_PROCESSES:
+                dropped.append(self._idle.popitem(last=False)[1])
+        for _, old in dropped:
+            old.close()
+
+    def close(self) -> None:
+        """Ends all of them."""
+        with self._lock:
+            idle, self._idle = self._idle, OrderedDict()
+        for _, algorithm in idle.values():
+            algorithm.close()
+
+
+_processes = _Processes()
+
+
+def close_processes() -> None:
+    """Ends every algorithm in memory; the next ask starts it from its journal."""
+    _processes.close()
+
+
+def _read(study: Study) -> Journal:
+    """The journal as it was written last; a new one before that."""
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    return Journal(**copy.deepcopy(attributes.get(JOURNAL, {})))
+
+
+def _score(study: Study, trial: FrozenTrial) -> tuple[float] | None:
+    """What a trial is worth to an algorithm: its value, or its best so far if it was pruned."""
+    if trial.state is TrialState.COMPLETE and trial.value is not None:
+        return (trial.value,)
+    if trial.state is TrialState.PRUNED and trial.intermediate_values:
+        best = max if study.direction is StudyDirection.MAXIMIZE else min
+        return (best(trial.intermediate_values.values()),)
+    return None
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} is {value!r}, but must be a whole number")
+    return value

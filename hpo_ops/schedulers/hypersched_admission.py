@@ -1,0 +1,92 @@
+"""HyperSched's admission rule: no trial starts that cannot beat the leader in time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hpo_ops.core import Study, Trial, TrialState
+from hpo_ops.core.score_ranking import RunningQuantile
+from hpo_ops.core.trial_state import RUNNING, Observation
+
+
+def admission_bound(
+    *, furthest_seconds: float, eta: int, step_seconds: float, max_steps: int
+) -> float:
+    """Study time that a new trial needs to matter: min(furthest.time * eta, step time * R).
+
+    >>> admission_bound(furthest_seconds=300, eta=4, step_seconds=20, max_steps=100)
+    1200
+    """
+    return min(furthest_seconds * eta, step_seconds * max_steps)
+
+
+def should_start(seconds_left: float, bound: float) -> bool:
+    """Whether there is time for a new trial; at equality there is not, as on the slides."""
+    return seconds_left > bound
+
+
+class PaceIndex:
+    """How long the furthest trial has trained, and how long a step takes, kept up."""
+
+    def __init__(self) -> None:
+        self.furthest_seconds = 0.0
+        self._seconds = RunningQuantile(0.5)
+        self._new: list[tuple[Observation, int]] = []
+        """Reports that came since the median was last asked for, and the steps before them."""
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Median time of a step on one unit; None before the first report."""
+        for last, before in self._new:
+            steps = last.step - before if before > 0 else last.step
+            if steps > 0:
+                self._seconds.add(last.unit_seconds / steps)
+        self._new.clear()
+        return self._seconds.value if self._seconds.count else None
+
+    def reported(self, trial: Trial, before: int) -> None:
+        self._new.append((trial.observations[-1], before))
+        if trial.seconds > self.furthest_seconds:
+            self.furthest_seconds = trial.seconds
+
+    def moved(self, trial: Trial, before: TrialState) -> None:
+        """Nothing: time counts whatever became of a trial."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """When a study has time for a new trial.
+
+    Attributes:
+        eta: One of so many goes on from each rung (η).
+        min_steps: Steps before the first judgement (r).
+        max_steps: Steps of a whole trial (R).
+        readmit: Whether the furthest trial is the furthest of those that run, rather than of all.
+    """
+
+    eta: int
+    min_steps: int
+    max_steps: int
+    readmit: bool
+
+    def has_time(self, study: Study, seconds_left: float) -> bool:
+        """Whether there is time; mostly the time of the furthest of all shows that."""
+        furthest = study.index("pace", PaceIndex).furthest_seconds
+        return seconds_left > furthest * self.eta or should_start(seconds_left, self.bound(study))
+
+    def bound(self, study: Study) -> float:
+        """The bound of a study as it is now; below every time before the first report."""
+        pace = study.index("pace", PaceIndex)
+        seconds, furthest, steps = pace.step_seconds, pace.furthest_seconds, self.max_steps
+        if seconds is None:
+            return -math.inf
+        if self.readmit:
+            running = study.in_state(RUNNING).values()
+            if running:
+                furthest = max(trial.seconds for trial in running)
+            else:
+                steps = self.min_steps  # nobody is kept from anything
+        return admission_bound(
+            furthest_seconds=furthest, eta=self.eta, step_seconds=seconds, max_steps=steps
+        )

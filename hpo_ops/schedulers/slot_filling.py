@@ -1,0 +1,82 @@
+"""Filling free places: trials that wait come first, then new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import chain
+
+from hpo_ops.core import Member, Study, Trial, TrialGroup
+from hpo_ops.core.trial_state import PAUSED, WAITING
+
+UntilStep = Callable[[int], int | None]
+"""From the step that a trial is at to the last step of its next segment."""
+
+
+def waiting_trials(study: Study, count: int) -> list[Trial]:
+    """The first paused and waiting trials by label, then by number, at most so many."""
+    paused, fresh = study.in_state(PAUSED), study.in_state(WAITING)
+    if not paused and not fresh:
+        return []
+    waiting: Iterable[Trial] = chain(paused.values(), fresh.values())
+    return nsmallest(max(count, 0), waiting, key=by_priority)
+
+
+def by_priority(trial: Trial) -> tuple[bool, float, int]:
+    """Sorts trials with a label first, greatest first, and those without by number."""
+    return trial.priority is None, -(trial.priority or 0.0), trial.number
+
+
+def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
+    """A group of paused and waiting trials, then of new ones, as many as are free."""
+    if free <= 0:
+        return TrialGroup((), "no place is free")
+    members = []
+    for trial in waiting_trials(study, free):
+        reason = resume_reason(trial, study.goal.name_of(trial.number))
+        members.append(resume(trial, until_step(trial.step), reason))
+    return add_new(study, members, free, until_step(0))
+
+
+def resume_reason(trial: Trial, name: str | None = None) -> str:
+    """Why a paused or waiting trial runs now: a place is free and it is first in line."""
+    name = name or f"trial {trial.number}"
+    if trial.state is WAITING:
+        return f"{name} waits for its first segment"
+    return f"{name} goes on from step {trial.step}"
+
+
+def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
+    """A place for a paused or waiting trial."""
+    return Member(reason or resume_reason(trial), trial.number, until_step)
+
+
+def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
+    """A group of these members and of as many new trials as there are places and trials left."""
+    resumed, number, goal = len(members), len(study.trials), study.goal
+    new, unstarted = free - resumed, study.unstarted
+    if new > unstarted:
+        new = unstarted
+    if new < 0:
+        new = 0
+    fresh = []
+    for mine in range(number, number + new):
+        name = f"trial {mine}" if goal.folds == 1 else goal.name_of(mine)
+        fresh.append(Member(f"{name} is new and a place is free", None, until_step))
+    return TrialGroup((*members, *fresh), group_reason(study, resumed, new, free))
+
+
+def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
+    """What a group holds, and why it is not larger."""
+    if resumed + new == free:  # as is usual
+        return _full_reason(resumed, new, free)
+    started = f"all {study.goal.by_trial().trials} trials have been started"
+    if resumed + new == 0:
+        return f"{started} and none waits"
+    return f"{_full_reason(resumed, new, free)}; {started}"
+
+
+@lru_cache(maxsize=1024)
+def _full_reason(resumed: int, new: int, free: int) -> str:
+    return f"{resumed} resumed and {new} new on {free} free places"

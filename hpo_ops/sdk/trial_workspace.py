@@ -1,0 +1,129 @@
+"""Training code inside of a trial: its workspace, signals and end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from hpo_ops.protocol import (
+    Action,
+    Assignment,
+    Outcome,
+    ProtocolError,
+    Report,
+    Result,
+    Workspace,
+    read_control,
+    write_aside,
+)
+from hpo_ops.sdk.epoch_folders import save_epoch
+from hpo_ops.sdk.software_versions import find_software
+
+OUTCOMES = {
+    Action.PAUSE: Outcome.PAUSED,
+    Action.RESIZE: Outcome.PAUSED,
+    Action.STOP: Outcome.STOPPED,
+}
+
+
+class Inside:
+    """The workspace of the trial that this process runs.
+
+    Forked children (data loaders) inherit the hooks set here; only the process that set them
+    acts on them.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.checkpoints = workspace.checkpoints
+        self.assignment = _read_assignment(workspace)
+        steps = [step for step in workspace.complete_steps() if step <= self.assignment.from_step]
+        self.restored = workspace.checkpoint(steps[-1]) if steps else None
+        self._reports = workspace.reports.open("ab", buffering=0)
+        self._reported = int(self.restored.name) if self.restored else 0
+        self._saved: int | None = None
+        self._is_described = False
+        self._is_preempted = False
+        self._has_ended = False
+        self._process = os.getpid()
+        self.start_clock()
+        self._watch()
+
+    def start_clock(self) -> None:
+        """Sets the moment from which the seconds of the next report count."""
+        self._since = time.monotonic()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> Report:
+        now = time.monotonic()
+        report = Report(step=step, metrics=dict(metrics), seconds=now - self._since)
+        self._since = now
+        self._reports.write(report.to_json().encode() + b"\n")
+        self._reported = step
+        if not self._is_described:  # by now everything is imported
+            self._is_described = True
+            write_aside(self._workspace.software, find_software().to_json())
+        return report
+
+    @contextmanager
+    def checkpoint(self, step: int) -> Iterator[Path]:
+        with save_epoch(self.checkpoints, step) as folder:
+            yield folder
+        self._saved = step
+
+    def is_saved(self, step: int) -> bool:
+        return self._saved == step
+
+    def asked(self) -> tuple[Outcome, str] | None:
+        """How to leave, and why; None to go on. What the platform says outranks SIGTERM."""
+        control = read_control(self._workspace.control)
+        if control.action in OUTCOMES:
+            return OUTCOMES[control.action], control.reason
+        return (Outcome.PREEMPTED, "SIGTERM") if self._is_preempted else None
+
+    def leave(self, outcome: Outcome, step: int, reason: str) -> None:
+        self._has_ended = True
+        result = Result(outcome=outcome, step=step, reason=reason)
+        write_aside(self._workspace.result, result.to_json())
+
+    def _watch(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._previous_hook = sys.excepthook
+        sys.excepthook = self._on_exception
+        atexit.register(self._on_exit)
+
+    def _on_sigterm(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == self._process:
+            self._is_preempted = True
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def _on_exception(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if os.getpid() == self._process:
+            reason = f"{kind.__name__}: {error}".removesuffix(": ")
+            self.leave(Outcome.FAILED, self._reported, reason)
+        self._previous_hook(kind, error, trace)
+
+    def _on_exit(self) -> None:
+        if os.getpid() == self._process and not self._has_ended:
+            self.leave(Outcome.COMPLETED, self._reported, "")
+
+
+def _read_assignment(workspace: Workspace) -> Assignment:
+    try:
+        return Assignment.from_json(workspace.assignment.read_bytes())
+    except FileNotFoundError as error:
+        raise ProtocolError(
+            f"{workspace.assignment} does not exist, but HPO_DIR is {workspace.root}"
+        ) from error

@@ -1,0 +1,153 @@
+"""Policies as words: ``asha``, ``asha:eta=4,min_steps=2``, ``halving+dynamic_fluid``.
+
+A policy is a scheduler's name, or ``their.module:Class``; after a colon its options; after a plus
+an allocator, with options of its own after another colon. Several are separated by commas: what
+has an equals sign and no colon before it belongs to the policy before. A value is read as YAML. A
+study file (``.yaml``) stands for the scheduler in it, and who forecasts for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import yaml
+
+from hpo_ops.allocators import create_allocator
+from hpo_ops.config import StudyConfig, load_study
+from hpo_ops.config.study_config import Flow
+from hpo_ops.curves import CurvePredictor, create_predictor
+from hpo_ops.schedulers import PAUSING, SCHEDULERS, create_scheduler
+from hpo_ops.simulator.policy_comparison import Policy
+
+_OPENING, _CLOSING = "[{(", ")}]"
+
+
+def parse_policies(
+    texts: Sequence[str],
+    *,
+    max_steps: int,
+    allocator: str | None = None,
+    rounds: bool = False,
+) -> dict[str, Policy]:
+    """The policies that a person names, each under the words it was named with.
+
+    Args:
+        texts: What was written; each may name several.
+        max_steps: Steps of a whole trial, for schedulers that want to know and are not told.
+        allocator: For policies that name none themselves.
+        rounds: Whether schedulers that do not pause trials run in rounds.
+
+    Raises:
+        ValueError: A name or an option is not allowed; the message says which and what is.
+        StudyError: A study file is wrong.
+    """
+    policies: dict[str, Policy] = {}
+    for text in texts:
+        for words in split_policies(text):
+            policies[words] = parse_policy(
+                words, max_steps=max_steps, allocator=allocator, rounds=rounds
+            )
+    if not policies:
+        raise ValueError(f"scheduler is {' '.join(texts)!r}, but must name one or more")
+    return policies
+
+
+def parse_policy(
+    words: str, *, max_steps: int, allocator: str | None = None, rounds: bool = False
+) -> Policy:
+    """One policy."""
+    if Path(words).suffix in (".yaml", ".yml"):
+        return policy_of(load_study(Path(words)), allocator=allocator)
+    first, plus, second = words.partition("+")
+    name, options = parse_options(first)
+    placing = second if plus else allocator
+    return Policy(
+        scheduler=create_scheduler(name, with_max_steps(name, options, max_steps)),
+        allocator=None if placing is None else create_allocator(*parse_options(placing)),
+        rounds=rounds and name not in PAUSING,
+    )
+
+
+def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
+    """The policy of a study file; an allocator that is named here counts more than its own."""
+    named = None if allocator is None else create_allocator(*parse_options(allocator))
+    return Policy(
+        scheduler=study.create_scheduler(),
+        allocator=named or study.create_allocator(),
+        rounds=study.flow is Flow.ROUNDS,
+        at_barrier=study.reproducible,
+        predictor=create_predictor(study.curves.name, study.curves.options, seed=study.seed),
+    )
+
+
+def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
+    """Who forecasts: ``wandering``, ``mcmc:steps=2500``, ``their.module:Class``.
+
+    Raises:
+        ValueError: The name or an option is not allowed; the message says which and what is.
+    """
+    name, options = parse_options(words)
+    return create_predictor(name, options, seed=seed)
+
+
+def with_max_steps(
+    name: str, options: Mapping[str, object], max_steps: int
+) -> Mapping[str, object]:
+    """The options, with the steps of a whole trial where the scheduler has that option."""
+    kind = SCHEDULERS.get(name)
+    if "max_steps" in options or kind is None or not is_dataclass(kind):
+        return options
+    if all(item.name != "max_steps" for item in fields(kind)):
+        return options
+    return {**options, "max_steps": max_steps}
+
+
+def split_policies(text: str) -> list[str]:
+    """``asha:eta=4,min_steps=2,pop`` as ``["asha:eta=4,min_steps=2", "pop"]``."""
+    found: list[str] = []
+    for piece in _split_at_commas(text):
+        key = piece.partition("=")[0]
+        is_option = "=" in piece and ":" not in key
+        if is_option and found:
+            found[-1] += f",{piece}"
+        elif piece:
+            found.append(piece)
+    return found
+
+
+def parse_options(words: str) -> tuple[str, dict[str, object]]:
+    """``asha:eta=4`` as its name and its options.
+
+    Raises:
+        ValueError: An option is not of the form key=value.
+    """
+    before, equals, _ = words.partition("=")
+    if not equals:
+        return words.strip(), {}
+    name, colon, _ = before.rpartition(":")
+    if not colon:
+        raise ValueError(f"{words!r} is not of the form name:key=value,key=value")
+    options: dict[str, object] = {}
+    for piece in _split_at_commas(words[len(name) + 1 :]):
+        key, equals, value = piece.partition("=")
+        if not equals:
+            raise ValueError(f"{words!r}: {piece!r} is not of the form key=value")
+        try:
+            options[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"{words!r}: {value!r} is not a value ({error})") from error
+    return name.strip(), options
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """The pieces between commas that are in no brackets."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter in _OPENING) - (letter in _CLOSING)
+        if letter == "," and depth <= 0:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces]

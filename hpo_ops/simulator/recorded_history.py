@@ -1,0 +1,134 @@
+"""What really happened in a recorded study, and what that says about its cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from statistics import fmean, median
+
+from hpo_ops.simulator.cluster_capacity import Cluster
+from hpo_ops.simulator.traces import SegmentRecord, Traces, TrialTrace
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The figures of a study as it ran. Time counts from the start of its first segment.
+
+    Attributes:
+        makespan: Seconds until the last segment ended.
+        time_to_best: Seconds until the best value was reported.
+        best: The best value.
+        unit_seconds: Places held, times how long.
+        utilization: Share of the places' time that was held.
+        trials: Trials that reported something.
+        reports: Reports of all trials.
+    """
+
+    makespan: float
+    time_to_best: float
+    best: float
+    unit_seconds: float
+    utilization: float
+    trials: int
+    reports: int
+
+
+def history_of(traces: Traces) -> History | None:
+    """What happened; None where the traces were not recorded."""
+    segments = _segments(traces)
+    if traces.terms is None or not segments:
+        return None
+    start = segments[0].start
+    makespan = max(segment.end for segment in segments) - start
+    held = sum(segment.end - segment.start for segment in segments)
+    score, time = max(
+        (traces.direction.to_score(value), -time)
+        for trial in traces.trials
+        if trial.record is not None
+        for value, time in zip(trial.values, trial.record.times, strict=False)
+    )
+    return History(
+        makespan=makespan,
+        time_to_best=-time - start,
+        best=traces.direction.to_value(score),
+        unit_seconds=held,
+        utilization=held / (makespan * traces.terms.slots) if makespan else 0.0,
+        trials=len(traces.trials),
+        reports=sum(len(trial.values) for trial in traces.trials),
+    )
+
+
+def first_start(traces: Traces) -> float:
+    """Seconds from the start of the study to that of its first segment."""
+    return min((segment.start for segment in _segments(traces)), default=0.0)
+
+
+def calibrate(traces: Traces, cluster: Cluster) -> Cluster:
+    """The cluster with the delays that a recorded study shows; as it was where there is no record.
+
+    A segment's delay is its time without that of its reports: the container, imports, restoring,
+    saving. Between two segments a place is empty: in rounds from the barrier on, else from the
+    end of the segment before.
+    """
+    first, later = _delays(traces)
+    if traces.terms is None or not first:
+        return cluster
+    gaps = _gaps(_segments(traces), slots=traces.terms.slots, rounds=traces.terms.rounds)
+    start = fmean(first)
+    return replace(
+        cluster,
+        start_seconds=start,
+        resume_seconds=fmean(later) if later else start,
+        turnover_seconds=median(gaps) if gaps else 0.0,
+    )
+
+
+def _segments(traces: Traces) -> list[SegmentRecord]:
+    return sorted(
+        segment
+        for trial in traces.trials
+        if trial.record is not None
+        for segment in trial.record.segments
+    )
+
+
+def _delays(traces: Traces) -> tuple[list[float], list[float]]:
+    """Seconds of first and of later segments that went into anything but reported steps."""
+    first: list[float] = []
+    later: list[float] = []
+    for trial in traces.trials:
+        segments = trial.record.segments if trial.record is not None else ()
+        for place, segment in enumerate(segments):
+            if segment.outcome:
+                delay = segment.end - segment.start - _trained(trial, segment)
+                (later if place else first).append(max(delay, 0.0))
+    return first, later
+
+
+def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
+    """Seconds of the reports that came while a segment ran."""
+    times = () if trial.record is None else trial.record.times
+    return sum(
+        seconds
+        for time, seconds in zip(times, trial.seconds, strict=False)
+        if segment.start <= time <= segment.end
+    )
+
+
+def _gaps(segments: list[SegmentRecord], *, slots: int, rounds: bool) -> list[float]:
+    """How long places were empty before each segment but the first ones."""
+    gaps = []
+    ends: list[float] = []
+    barrier = 0.0
+    for place, segment in enumerate(segments):
+        if rounds:
+            if ends and segment.start >= max(ends):
+                barrier, ends = max(ends), []
+            if barrier and len(ends) < slots:
+                gaps.append(segment.start - barrier)
+            ends.append(segment.end)
+        else:
+            if place >= slots and ends and ends[0] <= segment.start:
+                gaps.append(segment.start - heappop(ends))
+            heappush(ends, segment.end)
+    return gaps

@@ -1,0 +1,61 @@
+"""The secrets of one stack: made at random once, kept in a file that only its owner may read."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.stack.stack_files import write_private
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _fernet_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Everything about a stack that must not be guessed."""
+
+    stack_id: str = field(default_factory=lambda: secrets.token_hex(16))
+    admin_password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    jwt_secret: str = field(default_factory=_token)
+    api_secret_key: str = field(default_factory=_token)
+    fernet_key: str = field(default_factory=_fernet_key)
+    gateway_keys: str = field(default_factory=lambda: KeyRing.make().to_text())
+    postgres_password: str = field(default_factory=lambda: secrets.token_hex(24))
+    airflow_database_password: str = field(default_factory=lambda: secrets.token_hex(24))
+    ledger_database_password: str = field(default_factory=lambda: secrets.token_hex(24))
+    s3_access_key: str = field(default_factory=lambda: secrets.token_hex(10))
+    s3_secret_key: str = field(default_factory=lambda: secrets.token_hex(24))
+
+    def __repr__(self) -> str:
+        return "Secrets(…)"
+
+    @classmethod
+    def load_or_make(cls, path: Path) -> Secrets:
+        """Reads the secrets of a stack, or makes them when there are none yet."""
+        if path.is_file():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if secret := content.pop("gateway_secret", None):  # of a stack before key rings
+                content.setdefault("gateway_keys", f"first:{secret}")
+            return cls(**content)
+        made = cls()
+        made.write(path)
+        return made
+
+    @property
+    def keys(self) -> KeyRing:
+        """The gateway's signing keys."""
+        return KeyRing.parse(self.gateway_keys)
+
+    def write(self, path: Path) -> None:
+        """Keeps the secrets in a file that only its owner may read."""
+        write_private(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -1,0 +1,245 @@
+"""The ledger's side of reconciling, over HTTP: what it tells, what it repairs, and to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from hpo_ops.client import GatewayClient, GatewayRefusedError, StudyRequest
+from hpo_ops.client.http_client import API, Transport
+from hpo_ops.core import TrialState
+from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, Repair, RunState, find_leftovers
+from hpo_ops.gateway.http.tokens import issue_segment_token, issue_service_token
+from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.ledger import StudyState
+from hpo_ops.ledger.leases import set_capacity
+from tests.gateway.web import SECRET, bearer, begin, fresh, mounted, person, segment_of
+from tests.studies import study_data
+
+
+@pytest.fixture
+def gateway(studies: Studies) -> GatewayClient:
+    return client_of(studies, issue_service_token(SECRET))
+
+
+def client_of(studies: Studies, token: str) -> GatewayClient:
+    client = GatewayClient("http://gateway", token)
+    client._transport = Transport("http://gateway", token, client=fresh(mounted(studies)))
+    return client
+
+
+def begin_pods(studies: Studies, **changes: Any) -> tuple[int, str]:
+    """A study of pods with its first trial running; its id and the segment's."""
+    with studies.ledger.engine.begin() as connection:
+        set_capacity(connection, "cpu", 100)
+    config = study_data(runner="kubernetes", **changes)
+    study_id = studies.start(StudyRequest(config=config, dag_id="small", run_id="r")).id
+    studies.sample(study_id, 0)
+    return study_id, segment_of(studies.turn(study_id, 0, "pod"))
+
+
+def expire_leases(studies: Studies) -> None:
+    with studies.ledger.engine.begin() as connection:
+        connection.execute(text("UPDATE ledger.leases SET expires_at = now() - interval '1 s'"))
+
+
+def leases(studies: Studies) -> list[str]:
+    with studies.ledger.engine.connect() as connection:
+        return list(connection.execute(text("SELECT segment_id FROM ledger.leases")).scalars())
+
+
+def state_of(studies: Studies, study_id: int, trial: int = 0) -> TrialState:
+    with studies.ledger.study(study_id) as session:
+        return session.view.trials[trial].state
+
+
+def open_segments(part: LedgerPart) -> list[LedgerSegment]:
+    return [item for item in part.segments if item.ended_seconds is None]
+
+
+# -- what it tells ---------------------------------------------------------------------------
+
+
+def test_an_empty_ledger_has_nothing_open(gateway: GatewayClient) -> None:
+    assert gateway.ledger_part() == LedgerPart.from_dict({})
+
+
+def test_it_tells_what_is_open(studies: Studies, gateway: GatewayClient) -> None:
+    study_id, segment = begin_pods(studies, pod={"namespace": "far"})
+    part = gateway.ledger_part(["never heard of"])
+    (study,) = part.studies
+    assert (study.id, study.key, study.dag_id, study.run_id) == (study_id, "small/r", "small", "r")
+    assert study.state == "running"
+    assert 0 <= study.seconds < 60
+    (item,) = part.segments
+    assert (item.id, item.study_id, item.trial, item.runner) == (
+        segment,
+        study_id,
+        0,
+        "kubernetes",
+    )
+    assert item.namespace == "far"
+    assert item.has_lease
+    assert item.ended_seconds is None
+    assert part.namespaces == ["far"]
+    assert part.leases == []
+    assert part.hidden == []
+
+
+def test_a_lease_that_has_expired_is_none(studies: Studies, gateway: GatewayClient) -> None:
+    begin_pods(studies)
+    expire_leases(studies)
+    (item,) = gateway.ledger_part().segments
+    assert not item.has_lease
+
+
+def test_a_segment_that_is_over_is_told_of_when_asked(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    study_id, segment = begin_pods(studies)
+    studies.end(study_id, {})
+    assert gateway.ledger_part().segments == []
+    assert gateway.ledger_part().studies == []
+    (item,) = gateway.ledger_part([segment]).segments
+    assert item.ended_seconds is not None
+    assert item.study_state == "ended"
+
+
+# -- what it repairs -------------------------------------------------------------------------
+
+
+def test_a_study_whose_run_is_gone_is_closed(studies: Studies, gateway: GatewayClient) -> None:
+    study_id, segment = begin_pods(studies)
+    gateway.close_study(study_id, "its DAG run does not exist any more")
+    record = studies.ledger.get(study_id)
+    assert record.state is StudyState.ENDED
+    assert record.reason == "its DAG run does not exist any more"
+    assert open_segments(gateway.ledger_part([segment])) == []
+    assert leases(studies) == []
+    assert state_of(studies, study_id) is TrialState.PRUNED
+    gateway.close_study(study_id, "again")
+    assert studies.ledger.get(study_id) == record
+
+
+def test_a_study_that_was_stopped_keeps_its_reason(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    study_id, _ = begin_pods(studies)
+    studies.stop(study_id, "good enough")
+    gateway.close_study(study_id, "its DAG run has failed")
+    assert studies.ledger.get(study_id).reason == "good enough"
+
+
+def test_a_segment_without_a_pod_is_preempted(studies: Studies, gateway: GatewayClient) -> None:
+    study_id, segment = begin_pods(studies)
+    expire_leases(studies)
+    assert gateway.lose_segment(study_id, segment, "it has no pod")
+    assert gateway.lose_segment(study_id, segment, "it has no pod")
+    assert open_segments(gateway.ledger_part()) == []
+    assert state_of(studies, study_id) is TrialState.RUNNING
+    again = studies.turn(study_id, 0, "pod")
+    assert segment_of(again) != segment
+    assert again.preemptions == 1
+
+
+def test_a_segment_with_a_sign_of_life_is_left_alone(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    study_id, segment = begin_pods(studies)
+    expire_leases(studies)
+    studies.keep_alive([segment])
+    assert not gateway.lose_segment(study_id, segment, "it has no pod")
+    assert [item.id for item in open_segments(gateway.ledger_part())] == [segment]
+
+
+def test_a_segment_is_looked_for_in_its_study_only(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    study_id, _ = begin_pods(studies)
+    _, other = begin(studies, "other")
+    expire_leases(studies)
+    with pytest.raises(LookupError, match="has no segment"):
+        gateway.lose_segment(study_id, segment_of(other), "it has no pod")
+
+
+def test_leases_of_segments_that_are_over_are_freed(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    study_id, segment = begin_pods(studies)
+    with studies.ledger.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO ledger.leases (segment_id, study_id, trial, pool, amount, expires_at)"
+                " VALUES ('stray', :study, 0, 'cpu', 1, now() + interval '1 h')"
+            ),
+            {"study": study_id},
+        )
+    (lease,) = gateway.ledger_part().leases
+    assert (lease.segment, lease.study_id, lease.study) == ("stray", study_id, "small/r")
+    assert gateway.free_leases(study_id) == ["stray"]
+    assert gateway.free_leases(study_id) == []
+    assert leases(studies) == [segment]
+
+
+def test_what_was_found_is_gone_after_its_repair(studies: Studies, gateway: GatewayClient) -> None:
+    study_id, _ = begin_pods(studies)
+    with studies.ledger.engine.begin() as connection:
+        connection.execute(text("UPDATE ledger.studies SET at = at - interval '1 h'"))
+    gone = {study_id: RunState.MISSING}
+    (finding,) = find_leftovers(gateway.ledger_part(), gone, None)
+    assert finding.repair is Repair.END_STUDY
+    gateway.close_study(study_id, finding.reason)
+    assert find_leftovers(gateway.ledger_part(), gone, None) == []
+
+
+# -- to whom ---------------------------------------------------------------------------------
+
+
+def test_a_reader_is_told_but_may_not_repair(studies: Studies) -> None:
+    study_id, segment = begin_pods(studies)
+    bob = client_of(studies, "person bob")
+    part = bob.ledger_part([segment])
+    assert not part.studies[0].may_edit
+    assert not part.segments[0].may_edit
+    for repair in (
+        lambda: bob.close_study(study_id, "mine"),
+        lambda: bob.lose_segment(study_id, segment, "mine"),
+        lambda: bob.free_leases(study_id),
+    ):
+        with pytest.raises(GatewayRefusedError, match="no right to change small"):
+            repair()
+
+
+def test_a_stranger_does_not_learn_which_segments_exist(studies: Studies) -> None:
+    _, segment = begin_pods(studies, pod={"namespace": "far"})
+    eve = client_of(studies, "person eve")
+    asked = sorted([segment, "never heard of"])
+    assert eve.ledger_part(asked) == LedgerPart.from_dict({"hidden": asked})
+    assert eve.ledger_part() == LedgerPart.from_dict({})
+
+
+def test_an_editor_may_repair(studies: Studies) -> None:
+    study_id, _ = begin_pods(studies)
+    ann = client_of(studies, "person ann")
+    assert ann.ledger_part().studies[0].may_edit
+    ann.close_study(study_id, "")
+    assert studies.ledger.get(study_id).reason == "closed by ann"
+
+
+def test_an_agent_is_told_nothing(studies: Studies) -> None:
+    web = mounted(studies)
+    answer = web.post(f"{API}/reconcile", headers=bearer(issue_segment_token(SECRET, "s")))
+    assert answer.status_code == 403
+
+
+def test_no_body_asks_about_nothing_in_particular(web: TestClient) -> None:
+    answer = web.post(f"{API}/reconcile", headers=person("ann"))
+    assert answer.status_code == 200
+
+
+@pytest.fixture
+def web(studies: Studies) -> TestClient:
+    return mounted(studies)
