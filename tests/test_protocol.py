@@ -11,6 +11,7 @@ from hpo_ops.protocol import (
     MARKER,
     Action,
     Assignment,
+    Cause,
     Control,
     Outcome,
     ProtocolError,
@@ -42,11 +43,12 @@ def test_a_report_survives_json(report: Report) -> None:
     st.integers(0),
     st.text(),
     st.one_of(st.none(), st.integers(-64, 255)),
+    st.sampled_from(Cause),
 )
 def test_a_result_survives_json(
-    outcome: Outcome, step: int, reason: str, exit_code: int | None
+    outcome: Outcome, step: int, reason: str, exit_code: int | None, cause: Cause
 ) -> None:
-    result = Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
+    result = Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code, cause=cause)
     assert Result.from_json(result.to_json()) == result
 
 
@@ -65,6 +67,17 @@ def test_reports_are_read_once_however_they_are_written(
             data = data[cut:]
             read += reader.new()
     assert read == written
+
+
+def test_a_result_of_an_older_agent_has_no_known_cause() -> None:
+    assert Result.from_json('{"outcome": "failed"}').cause is Cause.UNKNOWN
+
+
+def test_a_cause_of_a_newer_agent_is_read_as_unknown() -> None:
+    result = Result.from_json('{"outcome": "failed", "cause": "struck_by_lightning"}')
+    assert result.cause is Cause.UNKNOWN
+    with pytest.raises(ProtocolError, match="7"):
+        Result.from_json('{"outcome": "failed", "cause": 7}')
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -13,6 +13,7 @@ The shapes here are those files; the gateway speaks the same ones over HTTP. Sta
 only: the SDK that training code imports knows nothing else.
 """
 
+from hpo_ops.protocol.message import Message, ProtocolError
 from hpo_ops.protocol.safe_files import (
     Folder,
     UnsafeFileError,
@@ -28,15 +29,14 @@ from hpo_ops.protocol.wire_messages import (
     VERSION,
     Action,
     Assignment,
+    Cause,
     Checkpoint,
     Control,
     CurveForecast,
     ForecastOrder,
-    Message,
     Metrics,
     Outcome,
     ParamValue,
-    ProtocolError,
     Provenance,
     Report,
     Result,
@@ -63,6 +63,7 @@ __all__ = [
     "VERSION",
     "Action",
     "Assignment",
+    "Cause",
     "Checkpoint",
     "Control",
     "CurveForecast",

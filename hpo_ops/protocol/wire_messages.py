@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
+
+from hpo_ops.protocol.message import Message, ProtocolError
 
 VERSION = 1
 """Version of this protocol, not of the package; a container and a platform must agree on it."""
@@ -46,40 +47,43 @@ class Outcome(StrEnum):
     PREEMPTED = "preempted"
 
 
-class ProtocolError(ValueError):
-    """A file or message does not have the shape that this version of the protocol asks for."""
+class Cause(StrEnum):
+    """Why a segment ended, for programs and filters; the reason beside it is for people.
 
+    A cause that this version does not know is read as `UNKNOWN`, so that agents and gateways of
+    different versions understand each other.
+    """
 
-@dataclass(frozen=True)
-class Message:
-    """A shape on the wire: goes to JSON and back, ignoring fields that it does not know."""
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), separators=(",", ":"))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    FINISHED = "finished"
+    """The training came to its end by itself."""
+    REQUESTED = "requested"
+    """A decision or the study's end asked the training to pause or to stop."""
+    TRAINING_ERROR = "training_error"
+    """The training raised an exception or ended with an exit code other than 0."""
+    INVALID_REPORT = "invalid_report"
+    """The training wrote a report, result or checkpoint that breaks the protocol."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """The kernel killed the training because it used more memory than it was given."""
+    NOT_STARTED = "not_started"
+    """The training never ran: no capacity in time, no image, or its setup failed."""
+    KILLED = "killed"
+    """A signal ended the training, and nothing is known of who sent it."""
+    EVICTED = "evicted"
+    """The platform took the pod or container away: evicted, preempted, drained or deleted."""
+    NODE_LOST = "node_lost"
+    """The node stopped answering or was restarted."""
+    AGENT_LOST = "agent_lost"
+    """The agent did not say how the segment ended, or lost its connection to the gateway."""
+    TASK_LOST = "task_lost"
+    """The Airflow task of the segment, or the worker that ran it, is gone."""
+    SERVED_FROM_CACHE = "served_from_cache"
+    """Nothing was trained: the score cache had the reports of an identical trial."""
+    UNKNOWN = "unknown"
+    """Not said, as by agents older than this field."""
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ProtocolError(f"{cls.__name__}: not JSON ({error})") from error
-        return cls.from_dict(data)
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        if not isinstance(data, dict):
-            raise ProtocolError(f"{cls.__name__}: is {type(data).__name__}, but must be an object")
-        known = {item.name for item in fields(cls)}
-        for item in fields(cls):
-            if item.name not in data and item.default is item.default_factory is MISSING:
-                raise ProtocolError(f"{cls.__name__}: {item.name} is missing")
-        try:
-            return cls(**{key: value for key, value in data.items() if key in known})
-        except (TypeError, ValueError) as error:
-            raise ProtocolError(f"{cls.__name__}: {error}") from error
+    def _missing_(cls, value: object) -> Cause | None:
+        return cls.UNKNOWN if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,15 +282,25 @@ class Control(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Message):
-    """``result.json``: how the segment ended, at which step, and why."""
+    """How a segment ended, as ``result.json``, its agent or its runner tells it.
+
+    Attributes:
+        outcome: What the end means for the trial.
+        step: The last step that was trained.
+        reason: Why it ended, as a sentence for people. No program reads it.
+        exit_code: Exit code of the training, negative for a signal; None if unknown.
+        cause: Why it ended, for programs.
+    """
 
     outcome: Outcome
     step: int = 0
     reason: str = ""
     exit_code: int | None = None
+    cause: Cause = Cause.UNKNOWN
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", Outcome(self.outcome))
+        object.__setattr__(self, "cause", Cause(self.cause))
         object.__setattr__(self, "reason", _plain(self.reason))
 
 

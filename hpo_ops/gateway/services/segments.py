@@ -160,7 +160,7 @@ class Segments:
             if segment is None:
                 return Ending(result=result)
             counted = _result_of(segment)
-            if is_agent and counted not in (None, result):
+            if is_agent and counted is not None and not _is_same(result, counted):
                 raise SegmentOverError(f"segment {segment_id} is over")
             is_repetition = is_agent and counted is not None
             if provenance is not None and provenance.known() and not is_repetition:
@@ -188,6 +188,11 @@ def _result_of(segment: Row[Any]) -> Result | None:
         reason=segment.reason,
         exit_code=segment.exit_code,
     )
+
+
+def _is_same(said: Result, counted: Result) -> bool:
+    """Whether a result repeats the one that counts; older segments have no cause on record."""
+    return replace(said, cause=counted.cause) == counted
 
 
 def score_of(row: Row[Any]) -> TrialResult:
