@@ -33,7 +33,7 @@ from hpo_ops.client import NextActionKind, StudyRequest
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, leases
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 
 SIZES = (1_000, 10_000, 100_000)
 REPORTS = 3
@@ -260,7 +260,7 @@ def go_on(grown: Grown, *, is_counted: bool) -> None:
     for step in range(1, REPORTS + 1):
         report = Report(step=step, metrics={"value": 0.5}, seconds=1.0)
         scratch.timed("report", lambda report=report: studies.report(segment, [report]))
-    result = Result(outcome=Outcome.COMPLETED, step=REPORTS, exit_code=0)
+    result = SegmentResult(outcome=Outcome.COMPLETED, step=REPORTS, exit_code=0)
     scratch.timed("finish", lambda: studies.finish(segment, result))
     scratch.timed("tell", lambda: studies.proposals.tell(grown.study_id))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hpo_ops.client import Ending
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
+from hpo_ops.client import SegmentReceipt
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
 
 
 class FakeGateway:
@@ -25,7 +25,7 @@ class FakeGateway:
         self.forecasts: list[CurveForecast] = []
         self.checkpoints: list[Checkpoint] = []
         self.provenance = Provenance()
-        self.results: list[Result] = []
+        self.results: list[SegmentResult] = []
 
     def report(self, reports: Sequence[Report]) -> Control:
         self.fail()
@@ -47,12 +47,12 @@ class FakeGateway:
 
     def finish(
         self,
-        result: Result,
+        result: SegmentResult,
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
-    ) -> Ending:
+    ) -> SegmentReceipt:
         self.fail()
         self.reports.extend(reports)
         self.results.append(result)
         self.provenance = provenance or self.provenance
-        return Ending(result=result)
+        return SegmentReceipt(result=result)

@@ -18,7 +18,7 @@ from hpo_ops.protocol import (
     CurveForecast,
     Outcome,
     Report,
-    Result,
+    SegmentResult,
 )
 
 OUTCOMES = {
@@ -99,7 +99,7 @@ class FakeAgents:
             return
         saved = Checkpoint(step=step, uri=f"s3://x/{trial}/{step}", files=1, bytes=1)
         self.studies.checkpoint(assignment.segment, saved)
-        result = Result(outcome=OUTCOMES[control.action], step=step, reason=control.reason)
+        result = SegmentResult(outcome=OUTCOMES[control.action], step=step, reason=control.reason)
         self.studies.finish(assignment.segment, result)
         del self.segments[trial]
         self.fill()

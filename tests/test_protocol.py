@@ -17,7 +17,7 @@ from hpo_ops.protocol import (
     ProtocolError,
     Report,
     ReportReader,
-    Result,
+    SegmentResult,
     Workspace,
     read_control,
     write_aside,
@@ -48,8 +48,10 @@ def test_a_report_survives_json(report: Report) -> None:
 def test_a_result_survives_json(
     outcome: Outcome, step: int, reason: str, exit_code: int | None, cause: Cause
 ) -> None:
-    result = Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code, cause=cause)
-    assert Result.from_json(result.to_json()) == result
+    result = SegmentResult(
+        outcome=outcome, step=step, reason=reason, exit_code=exit_code, cause=cause
+    )
+    assert SegmentResult.from_json(result.to_json()) == result
 
 
 @given(st.lists(reports, max_size=6), st.lists(st.integers(1, 80), max_size=30))
@@ -70,14 +72,14 @@ def test_reports_are_read_once_however_they_are_written(
 
 
 def test_a_result_of_an_older_agent_has_no_known_cause() -> None:
-    assert Result.from_json('{"outcome": "failed"}').cause is Cause.UNKNOWN
+    assert SegmentResult.from_json('{"outcome": "failed"}').cause is Cause.UNKNOWN
 
 
 def test_a_cause_of_a_newer_agent_is_read_as_unknown() -> None:
-    result = Result.from_json('{"outcome": "failed", "cause": "struck_by_lightning"}')
+    result = SegmentResult.from_json('{"outcome": "failed", "cause": "struck_by_lightning"}')
     assert result.cause is Cause.UNKNOWN
     with pytest.raises(ProtocolError, match="7"):
-        Result.from_json('{"outcome": "failed", "cause": 7}')
+        SegmentResult.from_json('{"outcome": "failed", "cause": 7}')
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -12,7 +12,12 @@ from hpo_ops.agent.curve_forecasts import Fitter, Forecasts
 from hpo_ops.agent.provenance_facts import Facts
 from hpo_ops.agent.report_validation import BadReportError, CheckedReports
 from hpo_ops.agent.segment_outcome import conclude, read_last_line, read_result
-from hpo_ops.client import Ending, GatewayRefusedError, GatewayUnreachableError, SegmentGateway
+from hpo_ops.client import (
+    GatewayRefusedError,
+    GatewayUnreachableError,
+    SegmentGateway,
+    SegmentReceipt,
+)
 from hpo_ops.protocol import (
     Action,
     Assignment,
@@ -22,7 +27,7 @@ from hpo_ops.protocol import (
     Provenance,
     Report,
     ReportReader,
-    Result,
+    SegmentResult,
     UnsafeFileError,
     Workspace,
     write_aside,
@@ -87,7 +92,7 @@ class Agent:
         self._control = Control()
         self._failure: str | None = None
         self._refusal: str | None = None
-        self._ending: Ending | None = None
+        self._ending: SegmentReceipt | None = None
         self._delay = 0.0
         self._give_up_at = self._hurry_until = math.inf
         self._try_at = clock()
@@ -109,7 +114,7 @@ class Agent:
         return self._refusal is not None
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> SegmentReceipt | None:
         """What the gateway made of the segment's end; None where it has not heard of it."""
         return self._ending
 
@@ -136,7 +141,7 @@ class Agent:
             if not self.pump():
                 self._wait(POLL_SECONDS)
 
-    def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> Result:
+    def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> SegmentResult:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
         A gateway that takes nothing for the time allowed is given up; what it has not heard by
@@ -308,15 +313,17 @@ class Agent:
             control.reason,
         )
 
-    def _judge(self, exit_code: int | None, *, was_told_to_go: bool) -> Result:
+    def _judge(self, exit_code: int | None, *, was_told_to_go: bool) -> SegmentResult:
         step = self._reports.last_step
         if self._failure is not None:
-            return Result(
+            return SegmentResult(
                 outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
             )
         if self.is_refused or len(self._batch) >= BATCH:
             reason = self._refusal or UNHEARD
-            return Result(outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code)
+            return SegmentResult(
+                outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code
+            )
         return conclude(
             exit_code,
             said=read_result(self._workspace.result),
@@ -328,7 +335,7 @@ class Agent:
             was_told_to_go=was_told_to_go,
         )
 
-    def _tell(self, result: Result) -> None:
+    def _tell(self, result: SegmentResult) -> None:
         provenance = self._facts.gather()
         while not self.is_refused:
             try:

@@ -12,7 +12,7 @@ from hpo_ops.protocol import (
     Control,
     Outcome,
     ProtocolError,
-    Result,
+    SegmentResult,
     UnsafeFileError,
     open_regular,
     read_regular,
@@ -32,14 +32,14 @@ LINE_LENGTH = 200
 def conclude(
     exit_code: int | None,
     *,
-    said: Result | None,
+    said: SegmentResult | None,
     control: Control,
     assignment: Assignment,
     step: int,
     has_reports: bool,
     last_line: str = "",
     was_told_to_go: bool = False,
-) -> Result:
+) -> SegmentResult:
     """Judges how a segment ended.
 
     Args:
@@ -53,8 +53,8 @@ def conclude(
         was_told_to_go: Whether the training's container was told to go while it was at work.
     """
 
-    def result(outcome: Outcome, reason: str) -> Result:
-        return Result(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
+    def result(outcome: Outcome, reason: str) -> SegmentResult:
+        return SegmentResult(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
 
     is_asked = control.action in ASKED
     if was_told_to_go and not is_asked and not _is_whole(exit_code, said, assignment, step):
@@ -80,7 +80,7 @@ def conclude(
 
 
 def _is_whole(
-    exit_code: int | None, said: Result | None, assignment: Assignment, step: int
+    exit_code: int | None, said: SegmentResult | None, assignment: Assignment, step: int
 ) -> bool:
     """Whether a training that was told to go had come to its end all the same.
 
@@ -94,14 +94,14 @@ def _is_whole(
     return step >= assignment.until_step
 
 
-def read_result(path: Path) -> Result | None:
+def read_result(path: Path) -> SegmentResult | None:
     """What the training said about its end; None if nothing."""
     try:
-        return Result.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))
+        return SegmentResult.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))
     except FileNotFoundError:
         return None
     except (OSError, ProtocolError, UnsafeFileError) as error:
-        return Result(outcome=Outcome.FAILED, reason=f"{path.name}: {error}")
+        return SegmentResult(outcome=Outcome.FAILED, reason=f"{path.name}: {error}")
 
 
 def read_last_line(path: Path) -> str:
@@ -124,7 +124,9 @@ def _signal_number(exit_code: int | None) -> int | None:
     return number if exit_code < 0 or is_shell_code else None
 
 
-def _after_signal(number: int, said: Result | None, control: Control) -> tuple[Outcome, str]:
+def _after_signal(
+    number: int, said: SegmentResult | None, control: Control
+) -> tuple[Outcome, str]:
     reason = f"killed by signal {number}"
     if number not in PREEMPTING:
         return Outcome.FAILED, reason

@@ -26,7 +26,7 @@ from hpo_ops.airflow.pod_trigger import SegmentTrigger
 from hpo_ops.airflow.trial_operator import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
 from hpo_ops.config import Pod, Resources
-from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
 from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
 from hpo_ops.runners.kubernetes.pod_spec import (
@@ -140,16 +140,18 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
-    ) -> Result:
+    ) -> SegmentResult:
         """How the segment ended, for the ledger; what the agent said before counts more."""
         if timeout := event.get("timeout"):
-            return Result(outcome=Outcome.FAILED, reason=timeout)
+            return SegmentResult(outcome=Outcome.FAILED, reason=timeout)
         if unwanted := event.get("unwanted"):
-            return Result(outcome=Outcome.PREEMPTED, reason=unwanted)
+            return SegmentResult(outcome=Outcome.PREEMPTED, reason=unwanted)
         result = status.result
         if status.is_out_of_memory and ooms < len(resources.memory_on_oom):
             reason = f"{result.reason}; the next try gets {resources.memory_on_oom[ooms]}"
-            return Result(outcome=Outcome.PREEMPTED, reason=reason, exit_code=result.exit_code)
+            return SegmentResult(
+                outcome=Outcome.PREEMPTED, reason=reason, exit_code=result.exit_code
+            )
         return result
 
     # -- Kubernetes --------------------------------------------------------------------------

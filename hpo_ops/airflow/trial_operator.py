@@ -28,7 +28,7 @@ from hpo_ops.client import (
     TrialResult,
 )
 from hpo_ops.core import Goal, TrialState
-from hpo_ops.protocol import Assignment, ParamValue, Provenance, Result
+from hpo_ops.protocol import Assignment, ParamValue, Provenance, SegmentResult
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 from hpo_ops.runners.code_provenance import describe_code
 
@@ -157,7 +157,7 @@ class TrialTask(BaseOperator):
             turn.reason,
         )
 
-    def announce_end(self, result: Result) -> None:
+    def announce_end(self, result: SegmentResult) -> None:
         """Says in the task's log how a segment ended."""
         self.log.info(
             "%s segment %s at step %d: %s",

@@ -11,7 +11,6 @@ from hpo_ops.client.segment_gateway import (
 )
 from hpo_ops.client.study_messages import (
     Best,
-    Ending,
     FoldSummary,
     Group,
     NextAction,
@@ -19,6 +18,7 @@ from hpo_ops.client.study_messages import (
     PoolSummary,
     Progress,
     Retraining,
+    SegmentReceipt,
     Served,
     StudyHandle,
     StudyRequest,
@@ -32,7 +32,6 @@ from hpo_ops.client.trial_messages import SegmentDetail, TrialDetail
 
 __all__ = [
     "Best",
-    "Ending",
     "Experiment",
     "FoldSummary",
     "GatewayClient",
@@ -50,6 +49,7 @@ __all__ = [
     "SegmentClient",
     "SegmentDetail",
     "SegmentGateway",
+    "SegmentReceipt",
     "SegmentSummary",
     "Served",
     "StudyHandle",

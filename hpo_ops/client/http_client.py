@@ -23,12 +23,12 @@ from hpo_ops.client.segment_gateway import (
 from hpo_ops.client.store_session import StoreSession
 from hpo_ops.client.study_messages import (
     Best,
-    Ending,
     Group,
     NextAction,
     PoolSummary,
     Progress,
     Retraining,
+    SegmentReceipt,
     StudyHandle,
     StudyRequest,
     TrialResult,
@@ -37,7 +37,7 @@ from hpo_ops.client.study_messages import (
 )
 from hpo_ops.client.trial_messages import TrialDetail
 from hpo_ops.core.leftovers import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def _message(answer: httpx.Response) -> str:
 
 
 def _last_words(
-    result: Result, reports: Sequence[Report], provenance: Provenance | None
+    result: SegmentResult, reports: Sequence[Report], provenance: Provenance | None
 ) -> dict[str, Any]:
     return {
         "result": result.to_dict(),
@@ -172,12 +172,14 @@ class SegmentClient:
 
     def finish(
         self,
-        result: Result,
+        result: SegmentResult,
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
-    ) -> Ending:
+    ) -> SegmentReceipt:
         body = _last_words(result, reports, provenance)
-        return Ending.from_dict(self._transport.request("POST", f"{self._path}/result", body))
+        return SegmentReceipt.from_dict(
+            self._transport.request("POST", f"{self._path}/result", body)
+        )
 
 
 class GatewayClient:
@@ -255,12 +257,12 @@ class GatewayClient:
     def finish_segment(
         self,
         segment: str,
-        result: Result,
+        result: SegmentResult,
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
-    ) -> Ending:
+    ) -> SegmentReceipt:
         body = _last_words(result, reports, provenance)
-        return Ending.from_dict(self.request("POST", f"/segments/{segment}/result", body))
+        return SegmentReceipt.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:
         return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))

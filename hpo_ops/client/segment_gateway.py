@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hpo_ops.client.study_messages import Ending
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
+from hpo_ops.client.study_messages import SegmentReceipt
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -53,10 +53,10 @@ class SegmentGateway(Protocol):
 
     def finish(
         self,
-        result: Result,
+        result: SegmentResult,
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
-    ) -> Ending:
+    ) -> SegmentReceipt:
         """Says how the segment ended, and hands in with it what there is to say at the end.
 
         Args:

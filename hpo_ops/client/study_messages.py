@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Provenance, Result
+from hpo_ops.protocol import Assignment, Message, Metrics, ParamValue, Provenance, SegmentResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,21 +178,21 @@ class NextAction(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending(Message):
-    """What the gateway made of a segment's end.
+class SegmentReceipt(Message):
+    """The gateway's answer to a segment's result.
 
     Attributes:
-        result: What counts: what was said first.
-        score: How the trial stands, where it has finished with that.
+        result: The result on record, which may be an earlier one: the first result counts.
+        score: How the trial ended, if it has finished with this segment.
     """
 
-    result: Result
+    result: SegmentResult
     score: TrialResult | None = None
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
         values = dict(data) if isinstance(data, dict) else {}
-        values["result"] = Result.from_dict(values.get("result"))
+        values["result"] = SegmentResult.from_dict(values.get("result"))
         if values.get("score"):
             values["score"] = TrialResult.from_dict(values["score"])
         return super().from_dict(values)

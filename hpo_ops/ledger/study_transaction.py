@@ -24,7 +24,7 @@ from hpo_ops.protocol import (
     ParamValue,
     Provenance,
     Report,
-    Result,
+    SegmentResult,
 )
 
 NEWS = {
@@ -326,7 +326,7 @@ class StudySession:
             update(table).where(table.c.id == segment_id).values(provenance=provenance.known())
         )
 
-    def end_segment(self, segment_id: str, trial: int, result: Result) -> None:
+    def end_segment(self, segment_id: str, trial: int, result: SegmentResult) -> None:
         """Closes a segment and gives its lease back."""
         table = schema.segments
         self.connection.execute(

@@ -39,8 +39,8 @@ from hpo_ops.protocol.wire_messages import (
     ParamValue,
     Provenance,
     Report,
-    Result,
     SavedCheckpoint,
+    SegmentResult,
 )
 from hpo_ops.protocol.workspace import (
     AGENT_DIRECTORY_VARIABLE,
@@ -77,8 +77,8 @@ __all__ = [
     "Provenance",
     "Report",
     "ReportReader",
-    "Result",
     "SavedCheckpoint",
+    "SegmentResult",
     "UnsafeFileError",
     "Workspace",
     "open_log",

@@ -281,7 +281,7 @@ class Control(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result(Message):
+class SegmentResult(Message):
     """How a segment ended, as ``result.json``, its agent or its runner tells it.
 
     Attributes:

@@ -19,7 +19,7 @@ from hpo_ops.protocol import (
     Outcome,
     ProtocolError,
     Report,
-    Result,
+    SegmentResult,
     Workspace,
     read_control,
     write_aside,
@@ -90,7 +90,7 @@ class Inside:
 
     def leave(self, outcome: Outcome, step: int, reason: str) -> None:
         self._has_ended = True
-        result = Result(outcome=outcome, step=step, reason=reason)
+        result = SegmentResult(outcome=outcome, step=step, reason=reason)
         write_aside(self._workspace.result, result.to_json())
 
     def _watch(self) -> None:

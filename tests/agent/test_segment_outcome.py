@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.agent.segment_outcome import conclude, read_last_line, read_result
-from hpo_ops.protocol import Action, Assignment, Control, Outcome, Result
+from hpo_ops.protocol import Action, Assignment, Control, Outcome, SegmentResult
 
 ASSIGNMENT = Assignment(
     study="s", trial=0, segment="a", params={}, metrics=["accuracy"], until_step=9
@@ -13,9 +13,9 @@ ASSIGNMENT = Assignment(
 GO = Control()
 PAUSE = Control(action=Action.PAUSE, reason="wait for rung 4")
 STOP = Control(action=Action.STOP, reason="below the median")
-DONE = Result(outcome=Outcome.COMPLETED, step=3)
-PAUSED = Result(outcome=Outcome.PAUSED, step=3, reason="wait for rung 4")
-BROKEN = Result(outcome=Outcome.FAILED, step=3, reason="KeyError: 'x'")
+DONE = SegmentResult(outcome=Outcome.COMPLETED, step=3)
+PAUSED = SegmentResult(outcome=Outcome.PAUSED, step=3, reason="wait for rung 4")
+BROKEN = SegmentResult(outcome=Outcome.FAILED, step=3, reason="KeyError: 'x'")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,11 @@ BROKEN = Result(outcome=Outcome.FAILED, step=3, reason="KeyError: 'x'")
     ],
 )
 def test_how_a_segment_ended(
-    exit_code: int | None, said: Result | None, control: Control, outcome: Outcome, reason: str
+    exit_code: int | None,
+    said: SegmentResult | None,
+    control: Control,
+    outcome: Outcome,
+    reason: str,
 ) -> None:
     result = conclude(
         exit_code,
@@ -62,7 +66,7 @@ def test_how_a_segment_ended(
         has_reports=True,
         last_line="last line",
     )
-    assert result == Result(outcome=outcome, step=3, reason=reason, exit_code=exit_code)
+    assert result == SegmentResult(outcome=outcome, step=3, reason=reason, exit_code=exit_code)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_how_a_segment_ended(
     ],
 )
 def test_a_training_that_is_told_to_go_has_not_failed(
-    exit_code: int, said: Result | None, control: Control, step: int, outcome: Outcome
+    exit_code: int, said: SegmentResult | None, control: Control, step: int, outcome: Outcome
 ) -> None:
     result = conclude(
         exit_code,

@@ -18,7 +18,7 @@ from hpo_ops.client import (
 )
 from hpo_ops.client import http_client as client_http
 from hpo_ops.client.http_client import API, MAX_FAILURES, Transport
-from hpo_ops.protocol import Action, Outcome, Report, Result
+from hpo_ops.protocol import Action, Outcome, Report, SegmentResult
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -282,4 +282,4 @@ def test_an_agent_does_not_wait_but_tries_later(port: int) -> None:
     server.shutdown()
     server.server_close()
     with pytest.raises(GatewayUnreachableError):
-        agent.finish(Result(outcome=Outcome.COMPLETED))
+        agent.finish(SegmentResult(outcome=Outcome.COMPLETED))

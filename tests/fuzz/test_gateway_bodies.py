@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from hpo_ops.protocol import Checkpoint, CurveForecast, Outcome, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, CurveForecast, Outcome, Provenance, Report, SegmentResult
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.gateway_target import Target
 from tests.fuzz.mutations import ODD_TEXT, near
@@ -22,7 +22,7 @@ from tests.jobs import SAMPLE, archive
 from tests.studies import study_data
 
 REPORT = Report(step=1, metrics={"accuracy": 0.5}, seconds=1.0)
-RESULT = Result(outcome=Outcome.COMPLETED, step=1, reason="done", exit_code=0)
+RESULT = SegmentResult(outcome=Outcome.COMPLETED, step=1, reason="done", exit_code=0)
 OF_SEGMENTS: dict[str, Any] = {
     "reports": [REPORT.to_dict()],
     "checkpoints": Checkpoint(step=1, uri="s3://hpo/small/x/1", files=1, bytes=1).to_dict(),

@@ -31,7 +31,7 @@ from hpo_ops.protocol import (
     ProtocolError,
     Provenance,
     Report,
-    Result,
+    SegmentResult,
     Workspace,
 )
 from tests.fuzz.conftest import Fuzz
@@ -46,7 +46,7 @@ MESSAGES: tuple[Message, ...] = (
     ASSIGNMENT,
     Report(step=1, metrics={"loss": 0.5}, seconds=1.0),
     Control(),
-    Result(outcome=Outcome.COMPLETED, step=3, reason="done", exit_code=0),
+    SegmentResult(outcome=Outcome.COMPLETED, step=3, reason="done", exit_code=0),
     Checkpoint(step=1, uri="s3://hpo/small/r/1", files=1, bytes=10),
     CurveForecast(step=1, steps=[2, 3], quantiles=[[0.1], [0.2]]),
     ForecastOrder(every=1, last_step=9),

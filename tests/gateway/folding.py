@@ -9,7 +9,7 @@ import optuna
 
 from hpo_ops.client import NextAction, NextActionKind, StudyRequest, TrialResult
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
 from tests.studies import study_data
 
 PAPER = [(0.60, 0.70, 0.74, 0.73), (0.58, 0.71, 0.72, 0.75), (0.61, 0.69, 0.73, 0.70)]
@@ -37,13 +37,13 @@ def train(studies: Studies, turn: NextAction, curve: tuple[float, ...]) -> Outco
         if action is Action.STOP:
             break
     outcome = Outcome.STOPPED if action is Action.STOP else Outcome.COMPLETED
-    studies.finish(assignment.segment, Result(outcome=outcome, step=step))
+    studies.finish(assignment.segment, SegmentResult(outcome=outcome, step=step))
     return outcome
 
 
 def finish(studies: Studies, turn: NextAction, outcome: Outcome, reason: str = "") -> None:
     assert turn.assignment is not None
-    studies.finish(turn.assignment.segment, Result(outcome=outcome, step=1, reason=reason))
+    studies.finish(turn.assignment.segment, SegmentResult(outcome=outcome, step=1, reason=reason))
 
 
 def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[TrialResult]:

@@ -21,7 +21,7 @@ from hpo_ops.protocol import (
     CurveForecast,
     Outcome,
     Report,
-    Result,
+    SegmentResult,
 )
 from hpo_ops.schedulers import create_scheduler
 from hpo_ops.simulator import Cluster, Traces, TrialTrace, simulate
@@ -97,7 +97,9 @@ def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
         "opportunistic, others take their turn: chance 0.500, promising from 0.800"
     )
     for segment, answer in list(zip(segments, answers, strict=True))[3:]:
-        studies.finish(segment.segment, Result(outcome=Outcome.PAUSED, reason=answer.reason))
+        studies.finish(
+            segment.segment, SegmentResult(outcome=Outcome.PAUSED, reason=answer.reason)
+        )
     # The fourth place goes to a new trial, and the paused ones wait.
     assert studies.turn(study_id, 3, key="again").kind is NextActionKind.WAIT
     assert studies.turn(study_id, 6, key="new").kind is NextActionKind.RUN
@@ -107,10 +109,10 @@ def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
     study_id = start(studies, trials=4, parallelism=3)
     segments = begin(studies, study_id, range(3))
     assert judge(studies, segments[0], step=10, value=0.5, chance=0.2).action is Action.PAUSE
-    studies.finish(segments[0].segment, Result(outcome=Outcome.PAUSED, step=10))
+    studies.finish(segments[0].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
     third = begin(studies, study_id, [3])[0]
     assert judge(studies, segments[1], step=10, value=0.5, chance=0.1).action is Action.PAUSE
-    studies.finish(segments[1].segment, Result(outcome=Outcome.PAUSED, step=10))
+    studies.finish(segments[1].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
     # Nothing is promising any more: the two take turns, the one that waits longest first.
     turn = studies.turn(study_id, 0, key="back")
     assert turn.kind is NextActionKind.RUN

@@ -23,7 +23,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
 from tests.gateway.web import (
     SECRET,
     agent,
@@ -47,7 +47,7 @@ def train(web: TestClient, turn: NextAction, value: float) -> None:
         uri = f"s3://x/{turn.assignment.trial}/{step}"
         me.checkpoint(Checkpoint(step=step, uri=uri, files=1, bytes=9))
     outcome = Outcome.COMPLETED if action is Action.CONTINUE else Outcome.STOPPED
-    me.finish(Result(outcome=outcome, step=step))
+    me.finish(SegmentResult(outcome=outcome, step=step))
 
 
 def test_a_study_lives_its_whole_life_over_http(
@@ -125,7 +125,7 @@ def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: 
     with pytest.raises(ValueError, match="trials is 0, but must be 1 or more"):
         tasks.start_study(bad)
     me = agent(lasting_web, turn)
-    me.finish(Result(outcome=Outcome.STOPPED, step=0))
+    me.finish(SegmentResult(outcome=Outcome.STOPPED, step=0))
     with pytest.raises(GatewayRefusedError, match="is over"):
         me.report([])
 
@@ -161,12 +161,12 @@ def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None
     tasks, study = rolling(web, scheduler={"name": "default", "max_steps": 2})
     turn = tasks.turn(*RUN, 0, key="a")
     last = [Report(step=step, metrics={"accuracy": step / 10}) for step in (1, 2)]
-    result = Result(outcome=Outcome.COMPLETED, step=2)
+    result = SegmentResult(outcome=Outcome.COMPLETED, step=2)
     ending = agent(web, turn).finish(result, last)
     assert ending.score is not None
     assert (ending.score.state, ending.score.value) == (TrialState.COMPLETED, 0.2)
     # Said again, by the task, which has not heard the answer: nothing changes.
-    again = tasks.finish_segment(segment_of(turn), Result(outcome=Outcome.PREEMPTED), last)
+    again = tasks.finish_segment(segment_of(turn), SegmentResult(outcome=Outcome.PREEMPTED), last)
     assert again == ending
     assert tasks.turn(*RUN, 0, key="b").score == ending.score
     assert tasks.reports(study).values == [0.1, 0.2]
@@ -177,7 +177,7 @@ def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies
     tasks, study = rolling(web, scheduler=scheduler)
     turn = tasks.turn(*RUN, 0, key="a")
     report = Report(step=1, metrics={"accuracy": 0.5})
-    ending = agent(web, turn).finish(Result(outcome=Outcome.PAUSED, step=1), [report])
+    ending = agent(web, turn).finish(SegmentResult(outcome=Outcome.PAUSED, step=1), [report])
     assert ending.score is None
     with studies.ledger.study(study) as session:
         paused = session.view.trials[0]
@@ -205,7 +205,9 @@ def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient
     turn = tasks.turn(*RUN, 0, key="a")
     me = agent(web, turn)
     with pytest.raises(ValueError, match="accuracy"):
-        me.finish(Result(outcome=Outcome.COMPLETED, step=1), [Report(step=1, metrics={"x": 1.0})])
+        me.finish(
+            SegmentResult(outcome=Outcome.COMPLETED, step=1), [Report(step=1, metrics={"x": 1.0})]
+        )
     assert me.report([]).action is Action.CONTINUE
 
 
@@ -216,7 +218,7 @@ def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> N
         waiting = pool.submit(tasks.turn, *RUN, 1, key="b", wait=20)
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.5)
-        agent(web, first).finish(Result(outcome=Outcome.FAILED, step=0))
+        agent(web, first).finish(SegmentResult(outcome=Outcome.FAILED, step=0))
         turn = waiting.result(timeout=15)
     assert turn.kind is NextActionKind.RUN
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from hpo_ops.client.http_client import API
 from hpo_ops.gateway.http.authentication import Caller
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Outcome, Provenance, Result
+from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from tests.gateway.entering import GENERIC, entered
 from tests.gateway.web import agent, bearer, begin, person, segment_of
 
@@ -99,7 +99,7 @@ def test_after_its_end_a_segments_token_rewrites_nothing_and_reads_nothing(
 ) -> None:
     _, turn = begin(lasting)
     me, segment = agent(lasting_web, turn), segment_of(turn)
-    said = Result(outcome=Outcome.STOPPED, step=0, reason="told to")
+    said = SegmentResult(outcome=Outcome.STOPPED, step=0, reason="told to")
     first = me.finish(said, provenance=Provenance(python="3.11"))
     path, headers = f"{API}/segments/{segment}/result", bearer(turn.token or "")
     forged = {"python": "6.6", "image_digest": "sha256:evil"}

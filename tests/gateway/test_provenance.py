@@ -11,7 +11,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.queries.trial_detail import trial_detail
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Outcome, Provenance, Report, Result
+from hpo_ops.protocol import Outcome, Provenance, Report, SegmentResult
 from tests.studies import study_data
 
 
@@ -29,7 +29,7 @@ def test_a_segment_keeps_what_it_was_trained_with(studies: Studies) -> None:
 
     segment = turn.assignment.segment
     found = Provenance(code_hash="edited since", packages={"torch": "2.9"})
-    failed = Result(outcome=Outcome.FAILED, step=0, reason="boom")
+    failed = SegmentResult(outcome=Outcome.FAILED, step=0, reason="boom")
     studies.finish(segment, failed, provenance=found)
     again = Provenance(image_digest="sha256:12")  # the pod says it when it has ended
     studies.finish(segment, failed, provenance=again)
@@ -92,7 +92,7 @@ def run(studies: Studies, run_id: str, *, order: int, seed: int = 7) -> list[tup
             if step < last:
                 running[segment] = (step + 1, last, level)
             else:
-                studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=step))
+                studies.finish(segment, SegmentResult(outcome=Outcome.COMPLETED, step=step))
         studies.collect(study_id, number, [])
         if studies.verdict(study_id).kind is VerdictKind.STOP:
             break

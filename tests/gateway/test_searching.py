@@ -15,7 +15,7 @@ from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.ledger import _config as ledger_config
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 from hpo_ops.samplers.user_algorithm import close_processes
 from tests.studies import study_data
 
@@ -49,7 +49,9 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
             lr, width = float(params["lr"] or 0), float(params.get("width") or 0)
             report = Report(step=1, metrics={"accuracy": lr, "size": lr + width})
             studies.report(turn.assignment.segment, [report])
-            studies.finish(turn.assignment.segment, Result(outcome=Outcome.COMPLETED, step=1))
+            studies.finish(
+                turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=1)
+            )
         studies.collect(study_id, number, [])
     studies.end(study_id, {})
     return study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))

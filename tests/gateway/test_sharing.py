@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from hpo_ops.client import NextAction, NextActionKind
 from hpo_ops.client.http_client import API
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.gateway.entering import GENERIC, enter, entered
 from tests.gateway.web import mounted, task
 
@@ -73,7 +73,7 @@ def ask(web: TestClient, dag_id: str, run_id: str) -> NextAction:
 def train(studies: Studies, turn: NextAction) -> None:
     assert turn.assignment is not None
     reports = [Report(step=step, metrics={"accuracy": 0.5}, seconds=1.0) for step in (1, 2)]
-    result = Result(outcome=Outcome.COMPLETED, step=2)
+    result = SegmentResult(outcome=Outcome.COMPLETED, step=2)
     studies.finish(turn.assignment.segment, result, reports)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.agent import Agent
-from hpo_ops.protocol import Assignment, Result, Workspace
+from hpo_ops.protocol import Assignment, SegmentResult, Workspace
 from hpo_ops.runners import LocalRunner, WarmStarter
 from tests.gateways import FakeGateway
 
@@ -60,7 +60,7 @@ class Bench:
         command: str = "python train.py",
         grace_seconds: float = 30.0,
         environment: dict[str, str] | None = None,
-    ) -> Result:
+    ) -> SegmentResult:
         # A third-party import makes a script worth a warm start.
         (self.code / "train.py").write_text("import yaml\n" + textwrap.dedent(script))
         self.runner = LocalRunner(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.protocol import Assignment, Control, Outcome, ReportReader, Result, Workspace
+from hpo_ops.protocol import Assignment, Control, Outcome, ReportReader, SegmentResult, Workspace
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training-code.md").read_text(encoding="utf-8")
 LOOP, CLASS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -44,7 +44,7 @@ def test_the_code_runs_and_resumes(tmp_path: Path, code: str, command: list[str]
     reports = list(ReportReader(workspace.reports).new())
     assert [report.step for report in reports] == list(range(1, 21))
     assert reports[-1].metrics["accuracy"] == pytest.approx(1 - 0.5**20)
-    assert Result.from_json(workspace.result.read_bytes()).outcome is Outcome.COMPLETED
+    assert SegmentResult.from_json(workspace.result.read_bytes()).outcome is Outcome.COMPLETED
 
 
 def test_the_code_on_the_page_of_folds_runs_as_a_fold_and_on_all_data(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_code_on_the_page_of_folds_runs_as_a_fold_and_on_all_data(tmp_path: 
 def test_the_messages_in_the_table_are_messages_of_the_protocol() -> None:
     lines = re.findall(r"`(\{.*?\})`", PAGE)
     assert Control.from_json(next(line for line in lines if "continue" in line)).reason == "…"
-    result = Result.from_json(next(line for line in lines if "outcome" in line))
+    result = SegmentResult.from_json(next(line for line in lines if "outcome" in line))
     assert (result.outcome, result.reason) == (Outcome.FAILED, "no data")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.config import load_study
-from hpo_ops.protocol import Action, Assignment, Control, Outcome, Report, Result
+from hpo_ops.protocol import Action, Assignment, Control, Outcome, Report, SegmentResult
 from hpo_ops.runners import LocalRunner, run_segment
 from tests.gateways import FakeGateway
 
@@ -34,7 +34,7 @@ class Example:
         self.checkpoints = Checkpoints(open_store(f"file://{root}/store"), name)
         self.runner: LocalRunner | None = None
 
-    def run(self, gateway: FakeGateway, *, trial: int = 0, **fields: object) -> Result:
+    def run(self, gateway: FakeGateway, *, trial: int = 0, **fields: object) -> SegmentResult:
         self.lines = []
         self.runner = LocalRunner(
             self.study.command, Path(self.study.code), on_line=self.lines.append

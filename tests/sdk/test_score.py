@@ -20,7 +20,7 @@ from hpo_ops.protocol import (
     Outcome,
     Report,
     ReportReader,
-    Result,
+    SegmentResult,
     Workspace,
     write_aside,
 )
@@ -92,8 +92,8 @@ class Desk:
         return list(ReportReader(self.workspace.reports).new())
 
     @property
-    def result(self) -> Result:
-        return Result.from_json(self.workspace.result.read_bytes())
+    def result(self) -> SegmentResult:
+        return SegmentResult.from_json(self.workspace.result.read_bytes())
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_returned_number_is_the_score(desk: Desk) -> None:
     desk.prepare()
     assert desk.run(RETURNS) == (0, "")
     assert [(report.step, report.metrics) for report in desk.reports] == [(1, {"score": 0.25})]
-    assert desk.result == Result(outcome=Outcome.COMPLETED, step=1)
+    assert desk.result == SegmentResult(outcome=Outcome.COMPLETED, step=1)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_yielded_scores_are_reports_up_to_the_last_step(desk: Desk) -> None:
     assert {report.step: report.metrics["score"] for report in desk.reports} == {
         1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4,
     }  # fmt: skip
-    assert desk.result == Result(outcome=Outcome.COMPLETED, step=4)
+    assert desk.result == SegmentResult(outcome=Outcome.COMPLETED, step=4)
     assert desk.workspace.complete_steps() == [1, 2, 3, 4]
 
 
@@ -179,7 +179,7 @@ def test_a_class_that_yields_leaves_when_told_to(
     )
     assert code == 0, output
     assert output.endswith("tidied up\n")
-    assert desk.result == Result(outcome=outcome, step=1, reason="because")
+    assert desk.result == SegmentResult(outcome=outcome, step=1, reason="because")
     assert desk.workspace.complete_steps() == [1]
 
 
@@ -190,18 +190,18 @@ def test_sigterm_is_obeyed_after_the_epoch_that_runs(desk: Desk) -> None:
         + "\nimport os\ndef kill(epoch):\n    if epoch == 2: os.kill(os.getpid(), 15)\n"
     )
     assert code == 0, output
-    assert desk.result == Result(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")
+    assert desk.result == SegmentResult(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")
 
 
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        (None, Result(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")),
-        (Action.PAUSE, Result(outcome=Outcome.PAUSED, step=2, reason="because")),
+        (None, SegmentResult(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")),
+        (Action.PAUSE, SegmentResult(outcome=Outcome.PAUSED, step=2, reason="because")),
     ],
 )
 def test_sigterm_ends_a_class_that_returns_where_it_is(
-    desk: Desk, action: Action | None, expected: Result
+    desk: Desk, action: Action | None, expected: SegmentResult
 ) -> None:
     desk.prepare()
     process = desk.start(

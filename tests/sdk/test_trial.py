@@ -18,7 +18,7 @@ from hpo_ops.protocol import (
     Outcome,
     Report,
     ReportReader,
-    Result,
+    SegmentResult,
     Workspace,
     write_aside,
 )
@@ -52,8 +52,8 @@ class Ran:
         return {report.step: report.metrics["score"] for report in self.reports}
 
     @property
-    def result(self) -> Result:
-        return Result.from_json(self.workspace.result.read_bytes())
+    def result(self) -> SegmentResult:
+        return SegmentResult.from_json(self.workspace.result.read_bytes())
 
 
 class Desk:
@@ -130,7 +130,7 @@ def test_a_trial_knows_its_assignment(desk: Desk) -> None:
 def test_a_whole_run_reports_each_step_and_completes(desk: Desk) -> None:
     ran = desk.run(COUNTER, until_step=4)
     assert ran.values == {1: 1, 2: 3, 3: 6, 4: 10}
-    assert ran.result == Result(outcome=Outcome.COMPLETED, step=4)
+    assert ran.result == SegmentResult(outcome=Outcome.COMPLETED, step=4)
     assert ran.exit_code == 0
     assert ran.stdout == "after the loop 10\n"
 
@@ -190,7 +190,7 @@ def test_a_trial_that_is_told_to_leave_saves_and_leaves(
     write_aside(desk.workspace.control, Control(action=action, reason="because").to_json())
     ran = desk.run(COUNTER, until_step=9, checkpoint_every=100)
     assert ran.values == {1: 1}
-    assert ran.result == Result(outcome=outcome, step=1, reason="because")
+    assert ran.result == SegmentResult(outcome=outcome, step=1, reason="because")
     assert ran.workspace.complete_steps() == [1]
     assert ran.exit_code == 0
     assert ran.stdout == ""
@@ -219,7 +219,7 @@ def test_sigterm_saves_at_the_next_report_and_leaves_preempted(desk: Desk) -> No
         'state["sum"] += step\n    if step == 2: import os; os.kill(os.getpid(), 15)',
     )
     ran = desk.run(preempted, until_step=9, checkpoint_every=100)
-    assert ran.result == Result(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")
+    assert ran.result == SegmentResult(outcome=Outcome.PREEMPTED, step=2, reason="SIGTERM")
     assert ran.exit_code == 0
     assert ran.workspace.complete_steps() == [2]
 
@@ -262,7 +262,9 @@ def test_an_exception_is_the_reason_and_still_printed(desk: Desk) -> None:
         until_step=5,
     )
     assert ran.exit_code == 1
-    assert ran.result == Result(outcome=Outcome.FAILED, step=2, reason="RuntimeError: out of luck")
+    assert ran.result == SegmentResult(
+        outcome=Outcome.FAILED, step=2, reason="RuntimeError: out of luck"
+    )
     assert "Traceback" in ran.stderr
     assert ran.stderr.endswith("RuntimeError: out of luck\n")
 

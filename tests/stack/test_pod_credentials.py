@@ -32,7 +32,7 @@ from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import checkpoints, segments
-from hpo_ops.protocol import Outcome, Result
+from hpo_ops.protocol import Outcome, SegmentResult
 from tests.databases import fresh_database
 from tests.gateway.web import SECRET, agent, segment_of
 from tests.s3 import BUCKET
@@ -314,7 +314,9 @@ def test_credentials_are_for_the_token_of_the_segment_while_it_is_open(scene: Sc
         other.store_session()
     assert scene.web.post(path).status_code == 401
     agent(scene.web, turn).store_session()
-    scene.studies.finish(segment_of(turn), Result(outcome=Outcome.STOPPED, reason="it is over"))
+    scene.studies.finish(
+        segment_of(turn), SegmentResult(outcome=Outcome.STOPPED, reason="it is over")
+    )
     with pytest.raises(GatewayRefusedError, match="is over"):
         agent(scene.web, turn).store_session()
 

@@ -15,12 +15,12 @@ from fastapi.responses import HTMLResponse
 
 from hpo_ops.client import (
     Best,
-    Ending,
     Group,
     NextAction,
     Progress,
     ReportPage,
     Retraining,
+    SegmentReceipt,
     SegmentSummary,
     StudyHandle,
     StudyRequest,
@@ -36,7 +36,7 @@ from hpo_ops.gateway.queries import recorded_study, study_queries
 from hpo_ops.gateway.queries.trial_detail import trial_detail
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import StudyIdentity, StudyRecord, UnknownStudyError
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, Result
+from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
 
 MAX_REPORTS = 10_000
 MAX_PROVENANCE = 100_000
@@ -228,12 +228,12 @@ def checkpoint(segment: str, checkpoint: Checkpoint, studies: Service) -> None:
 @agents.post("/result")
 def finish(
     segment: str,
-    result: Annotated[Result, Body()],
+    result: Annotated[SegmentResult, Body()],
     caller: Known,
     studies: Service,
     reports: Annotated[list[Report] | None, Body()] = None,
     provenance: Annotated[Provenance | None, Body()] = None,
-) -> Ending:
+) -> SegmentReceipt:
     """Takes in how the segment ended, with its last reports, and returns what counts."""
     _require_few(reports or [])
     provenance = provenance or Provenance()

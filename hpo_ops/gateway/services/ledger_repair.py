@@ -13,7 +13,7 @@ from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyState
 from hpo_ops.ledger.schema import leases, segments, studies
-from hpo_ops.protocol import Outcome, Result
+from hpo_ops.protocol import Outcome, SegmentResult
 
 
 def read_ledger(
@@ -179,7 +179,7 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
         if is_alive and session.record.state is not StudyState.ENDED:
             return False
         study_transitions.end_segment(
-            session, segment, Result(outcome=Outcome.PREEMPTED, reason=reason)
+            session, segment, SegmentResult(outcome=Outcome.PREEMPTED, reason=reason)
         )
         return True
 

@@ -25,7 +25,7 @@ from hpo_ops.gateway.services.saved_checkpoints import store_prefix
 from hpo_ops.ledger import StudyRecord, StudySession
 from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
 from hpo_ops.ledger.study_sharing import shares_with
-from hpo_ops.protocol import Checkpoint, Outcome, ParamValue, Report, Result
+from hpo_ops.protocol import Checkpoint, Outcome, ParamValue, Report, SegmentResult
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -304,14 +304,14 @@ def _replay(
     logger.info("trial %d is served up to step %d %s", number, step, note)
     if decision is not None and decision.action in OUTCOMES:
         reason = f"{decision.reason} ({note})"
-        result = Result(outcome=OUTCOMES[decision.action], step=step, reason=reason)
+        result = SegmentResult(outcome=OUTCOMES[decision.action], step=step, reason=reason)
         study_transitions.end_segment(session, segment, result)
     elif is_more:
-        result = Result(outcome=Outcome.COMPLETED, step=step, reason=note)
+        result = SegmentResult(outcome=Outcome.COMPLETED, step=step, reason=note)
         session.end_segment(segment.id, number, result)
     else:
         last = max(step, until_step or 0)
-        result = Result(outcome=Outcome.COMPLETED, step=last, reason=f"{last} steps {note}")
+        result = SegmentResult(outcome=Outcome.COMPLETED, step=last, reason=f"{last} steps {note}")
         study_transitions.end_segment(session, segment, result)
     return True
 

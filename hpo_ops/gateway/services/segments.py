@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
-from hpo_ops.client import Ending, Served, TrialResult
+from hpo_ops.client import SegmentReceipt, Served, TrialResult
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.gateway.services import allocation, score_cache, study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
@@ -20,7 +20,7 @@ from hpo_ops.protocol import (
     Outcome,
     Provenance,
     Report,
-    Result,
+    SegmentResult,
 )
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ class Segments:
     def finish(
         self,
         segment_id: str,
-        result: Result,
+        result: SegmentResult,
         last: Sequence[Report] = (),
         provenance: Provenance | None = None,
         *,
         is_agent: bool = False,
-    ) -> Ending:
+    ) -> SegmentReceipt:
         """Absorbs how a segment ended, once, whoever brings it, and its last reports.
 
         Tasks may say more of what it was trained with afterwards. The segment's own agent may
@@ -158,7 +158,7 @@ class Segments:
         with self.ledger.study(study_id) as session:
             segment = session.segment(segment_id)
             if segment is None:
-                return Ending(result=result)
+                return SegmentReceipt(result=result)
             counted = _result_of(segment)
             if is_agent and counted is not None and not _is_same(result, counted):
                 raise SegmentOverError(f"segment {segment_id} is over")
@@ -175,14 +175,14 @@ class Segments:
                 row = session.trials([number])[number]
                 result = counted
             is_done = TrialState(row.state).is_finished
-            return Ending(result=result, score=score_of(row) if is_done else None)
+            return SegmentReceipt(result=result, score=score_of(row) if is_done else None)
 
 
-def _result_of(segment: Row[Any]) -> Result | None:
+def _result_of(segment: Row[Any]) -> SegmentResult | None:
     """How a segment ended; None where it has not."""
     if segment.outcome is None:
         return None
-    return Result(
+    return SegmentResult(
         outcome=Outcome(segment.outcome),
         step=segment.step,
         reason=segment.reason,
@@ -190,7 +190,7 @@ def _result_of(segment: Row[Any]) -> Result | None:
     )
 
 
-def _is_same(said: Result, counted: Result) -> bool:
+def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
     """Whether a result repeats the one that counts; older segments have no cause on record."""
     return replace(said, cause=counted.cause) == counted
 

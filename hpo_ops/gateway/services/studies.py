@@ -35,7 +35,7 @@ from hpo_ops.ledger import (
     UnknownStudyError,
 )
 from hpo_ops.ledger.study_identity import is_generic
-from hpo_ops.protocol import Outcome, Result
+from hpo_ops.protocol import Outcome, SegmentResult
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,9 @@ class Studies(Turns):
         """A trial of the round that has neither finished nor paused has lost its task for good."""
         for number in numbers:
             if segment := session.open_segment(number):
-                lost = Result(outcome=Outcome.PREEMPTED, reason="its task ended without a word")
+                lost = SegmentResult(
+                    outcome=Outcome.PREEMPTED, reason="its task ended without a word"
+                )
                 study_transitions.end_segment(session, segment, lost)
             if session.view.trials[number].state is TrialState.RUNNING:
                 study_transitions.fail_lost(session, number, "its task ended without a result")
@@ -251,7 +253,7 @@ class Studies(Turns):
                 if trial.state.is_finished:
                     continue
                 if segment := session.open_segment(trial.number):
-                    over = Result(outcome=Outcome.STOPPED, reason="the study ended")
+                    over = SegmentResult(outcome=Outcome.STOPPED, reason="the study ended")
                     study_transitions.end_segment(session, segment, over)
                 else:
                     reason = f"the study ended: {session.record.reason}"

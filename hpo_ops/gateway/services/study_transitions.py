@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.core.fold_aggregation import by_trial
-from hpo_ops.core.segment_settlement import SegmentHistory, settle
 from hpo_ops.core.stopping_rules import StoppingRule, passed_deadline, reached_target
+from hpo_ops.core.trial_transition import SegmentHistory, trial_after
 from hpo_ops.gateway.services import fold_pruning, pbt_copies
 from hpo_ops.ledger import StudySession, StudyState
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -143,7 +143,7 @@ def judge_at_barrier(session: StudySession, numbers: Sequence[int]) -> None:
         fold_pruning.judge(session, number)
 
 
-def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row[Any]:
+def end_segment(session: StudySession, segment: Row[Any], result: SegmentResult) -> Row[Any]:
     """Closes a segment and settles what becomes of its trial; returns the trial's new row."""
     number: int = segment.trial
     config = session.record.config
@@ -153,7 +153,7 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
     target = view.goal.target_score
     # A preemption after a new checkpoint has cost little, and does not count.
     earlier = row.preemptions if trial.checkpoint_step <= segment.from_step else 0
-    settlement = settle(
+    transition = trial_after(
         replace(result, step=max(result.step, trial.step)),
         SegmentHistory(
             max_steps=(
@@ -175,13 +175,13 @@ def end_segment(session: StudySession, segment: Row[Any], result: Result) -> Row
     )
     session.move_trial(
         number,
-        settlement.state,
-        settlement.reason,
+        transition.state,
+        transition.reason,
         group=trial.group,
         failures=row.failures + (result.outcome is Outcome.FAILED),
         preemptions=earlier + (result.outcome is Outcome.PREEMPTED),
     )
-    logger.info("%s %s: %s", view.name_of(number), settlement.state, settlement.reason)
+    logger.info("%s %s: %s", view.name_of(number), transition.state, transition.reason)
     _check_constraints(session, number)
     if not config.reproducible:
         fold_pruning.judge(session, number)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class SamplerResult:
     """How a trial ended, as the sampler hears of it.
 
     Attributes:
@@ -57,12 +57,12 @@ class Ending:
         )
 
 
-def untold(asking: SamplerLock) -> list[Ending]:
+def untold(asking: SamplerLock) -> list[SamplerResult]:
     """The trials that have ended and of which the sampler has not heard, by number."""
     if asking.record.config.folds is not None:
         return list(_of_folds(asking))
     return [
-        Ending(
+        SamplerResult(
             trial=row.number,
             numbers=[row.number],
             state=TrialState(row.state),
@@ -75,7 +75,7 @@ def untold(asking: SamplerLock) -> list[Ending]:
     ]
 
 
-def _of_folds(asking: SamplerLock) -> Iterator[Ending]:
+def _of_folds(asking: SamplerLock) -> Iterator[SamplerResult]:
     """The trials whose folds have all ended, or will never begin."""
     config = asking.record.config
     count = config.fold_count
@@ -96,7 +96,7 @@ def _of_folds(asking: SamplerLock) -> Iterator[Ending]:
         attributes: dict[str, Any] = {}
         if averaged is not None:
             attributes = {"folds": list(averaged.values), "deviation": averaged.deviation}
-        yield Ending(
+        yield SamplerResult(
             trial=trial,
             numbers=[row.number for row, _ in ended],
             state=state_of([*states, *missing], count),

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, Result
+from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, SegmentResult
 from hpo_ops.runners.kubernetes.pod_names import AGENT, PACKAGES, RESTORE, TRAINING
 from hpo_ops.runners.kubernetes.pod_spec import UPLOAD_SECONDS
 
@@ -62,9 +62,9 @@ class PodStatus:
     said: str = ""
 
     @property
-    def result(self) -> Result:
+    def result(self) -> SegmentResult:
         """The segment's end, as the pod's status tells it."""
-        return Result(
+        return SegmentResult(
             outcome=self.outcome or Outcome.PREEMPTED,
             reason=self.reason,
             exit_code=self.exit_code,

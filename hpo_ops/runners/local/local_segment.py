@@ -11,8 +11,8 @@ from pathlib import Path
 from hpo_ops.agent import Agent
 from hpo_ops.agent.checkpoint_restore import restore_checkpoint, without_platform
 from hpo_ops.checkpoints import Checkpoints
-from hpo_ops.client import Ending, SegmentGateway
-from hpo_ops.protocol import Assignment, Provenance, Report, Result, Workspace
+from hpo_ops.client import SegmentGateway, SegmentReceipt
+from hpo_ops.protocol import Assignment, Provenance, Report, SegmentResult, Workspace
 from hpo_ops.runners.local.process_runner import LocalRunner
 
 
@@ -26,8 +26,8 @@ class SegmentEnd:
         unsent: Reports that the gateway has not heard of.
     """
 
-    result: Result
-    ending: Ending | None
+    result: SegmentResult
+    ending: SegmentReceipt | None
     unsent: Sequence[Report] = ()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from hpo_ops.protocol import DIRECTORY_VARIABLE, Action, Control, Result, Workspace
+from hpo_ops.protocol import DIRECTORY_VARIABLE, Action, Control, SegmentResult, Workspace
 from hpo_ops.runners.local.child_process import Launch, NotStartedError, Process, start_cold
 from hpo_ops.runners.local.log_tail import LogTail
 from hpo_ops.runners.local.training_environment import training_environment
@@ -31,7 +31,7 @@ class Companion(Protocol):
     @property
     def control(self) -> Control: ...
     def pump(self) -> bool: ...
-    def finish(self, exit_code: int | None) -> Result: ...
+    def finish(self, exit_code: int | None) -> SegmentResult: ...
 
 
 class LocalRunner:
@@ -77,7 +77,7 @@ class LocalRunner:
 
     def run(
         self, workspace: Workspace, companion: Companion, *, grace_seconds: float = 30.0
-    ) -> Result:
+    ) -> SegmentResult:
         """Runs the training in a prepared workspace to its end.
 
         Args:

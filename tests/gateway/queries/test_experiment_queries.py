@@ -9,7 +9,7 @@ from hpo_ops.client.experiment_messages import repeat_run
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.studies import study_data
 
 
@@ -30,7 +30,7 @@ def run_study(studies: Studies, repeat: int, values: list[float], *, repeats: in
         assert turn.assignment is not None
         segment = turn.assignment.segment
         studies.report(segment, [Report(step=1, metrics={"accuracy": value}, seconds=1.0)])
-        studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=1))
+        studies.finish(segment, SegmentResult(outcome=Outcome.COMPLETED, step=1))
     return handle.id
 
 

@@ -14,7 +14,7 @@ from hpo_ops.cli.trace_sources import record
 from hpo_ops.client import StudyRequest
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Action, Outcome, Report, Result
+from hpo_ops.protocol import Action, Outcome, Report, SegmentResult
 from hpo_ops.simulator import load_traces, save_traces
 from tests.gateway.web import gateway, mounted, person, task
 from tests.studies import study_data
@@ -38,10 +38,10 @@ def train(studies: Studies, study_id: int, number: int, *steps: int) -> None:
             segment, [Report(step=step, metrics={"accuracy": value}, seconds=step / 8)]
         )
         if control.action is Action.STOP:
-            result = Result(outcome=Outcome.STOPPED, step=step, reason=control.reason)
+            result = SegmentResult(outcome=Outcome.STOPPED, step=step, reason=control.reason)
             break
     else:
-        result = Result(outcome=Outcome.COMPLETED, step=steps[-1])
+        result = SegmentResult(outcome=Outcome.COMPLETED, step=steps[-1])
     studies.finish(segment, result)
 
 

@@ -15,7 +15,15 @@ from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import leases
 from hpo_ops.ledger.schema import studies as studies_table
-from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Outcome, Report, Result
+from hpo_ops.protocol import (
+    Action,
+    Assignment,
+    Checkpoint,
+    Control,
+    Outcome,
+    Report,
+    SegmentResult,
+)
 from tests.live import OUTCOMES
 from tests.studies import study_data
 
@@ -89,7 +97,7 @@ class Trials:
 
     def leave(self, number: int, control: Control | None = None) -> None:
         control = control or Control(action=Action.STOP, reason="enough")
-        result = Result(
+        result = SegmentResult(
             outcome=OUTCOMES[control.action], step=self.steps[number], reason=control.reason
         )
         self.studies.finish(self.open.pop(number).segment, result)
@@ -304,6 +312,6 @@ def test_an_outcome_other_than_a_pause_counts_whatever_was_asked(studies: Studie
     live.report(0)
     set_units(studies, 2)
     assert live.sign_of_life(0).action is Action.RESIZE
-    over = Result(outcome=Outcome.COMPLETED, step=100)
+    over = SegmentResult(outcome=Outcome.COMPLETED, step=100)
     studies.finish(live.open[0].segment, over)
     assert live.state(0) is TrialState.COMPLETED

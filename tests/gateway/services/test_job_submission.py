@@ -22,7 +22,7 @@ from hpo_ops.gateway.http import request_limits
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.job_submission import Platform
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Outcome, Report, Result
+from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.gateway.web import task
 from tests.jobs import CODE, SAMPLE, archive
 
@@ -332,7 +332,7 @@ def test_a_job_says_how_far_it_is_and_what_is_best(lab: Lab) -> None:
     assert turn.assignment is not None
     report = Report(step=1, metrics={"score": 13.0}, seconds=1.0)
     lab.studies.report(turn.assignment.segment, [report])
-    lab.studies.finish(turn.assignment.segment, Result(outcome=Outcome.COMPLETED, step=1))
+    lab.studies.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=1))
     status = lab.web.get(f"{URL}/SampleModel", headers=LOGIN).json()
     assert (status["state"], status["completion"], status["iterations"]) == ("running", 0.25, 4)
     assert status["best"]["value"] == 13.0

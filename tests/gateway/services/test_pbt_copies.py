@@ -9,7 +9,7 @@ from hpo_ops.client import StudyRequest
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
-from hpo_ops.protocol import Action, Assignment, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Assignment, Checkpoint, Outcome, Report, SegmentResult
 from tests.studies import study_data
 
 PBT = {"name": "pbt", "population": 4, "interval": 3, "max_steps": 9, "share": 0.25}
@@ -45,7 +45,9 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     for number in (3, 2, 1):
         assert train(studies, segments[number], number / 10, until=3) is Action.CONTINUE
     assert train(studies, segments[0], 0.0, until=3) is Action.STOP
-    studies.finish(segments[0].segment, Result(outcome=Outcome.STOPPED, step=3, reason="poor"))
+    studies.finish(
+        segments[0].segment, SegmentResult(outcome=Outcome.STOPPED, step=3, reason="poor")
+    )
 
     copy = begin(studies, study_id, 4)
     assert (copy.from_step, copy.until_step) == (3, 9)
@@ -75,7 +77,7 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     with other.study(study_id) as session:
         assert session.view.trials[4].checkpoint_step == 4
     other.engine.dispose()
-    lost = Result(outcome=Outcome.PREEMPTED, step=4)
+    lost = SegmentResult(outcome=Outcome.PREEMPTED, step=4)
     studies.finish(copy.segment, lost)
     again = studies.turn(study_id, 4, key="again").assignment
     assert again is not None

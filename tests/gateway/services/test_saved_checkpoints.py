@@ -15,7 +15,7 @@ from hpo_ops.client import StudyRequest
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import schema
-from hpo_ops.protocol import Assignment, Checkpoint, Outcome, Report, Result, Workspace
+from hpo_ops.protocol import Assignment, Checkpoint, Outcome, Report, SegmentResult, Workspace
 from tests.gateways import FakeGateway
 from tests.studies import study_data
 
@@ -57,7 +57,7 @@ class Life:
             self.studies.checkpoint(segment.segment, self.save(step, b"%d" % step))
 
     def lose(self, segment: Assignment, step: int) -> None:
-        self.studies.finish(segment.segment, Result(outcome=Outcome.PREEMPTED, step=step))
+        self.studies.finish(segment.segment, SegmentResult(outcome=Outcome.PREEMPTED, step=step))
 
     def restored(self, segment: Assignment, name: str) -> tuple[int, bytes]:
         workspace = Workspace(self.root / name)

@@ -15,7 +15,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger.schema import leases
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Provenance, Report, Result
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Provenance, Report, SegmentResult
 from tests.studies import study_data
 
 STORE = "s3://hpo"
@@ -77,7 +77,7 @@ class Lab:
             outcome = {Action.CONTINUE: Outcome.COMPLETED, Action.PAUSE: Outcome.PAUSED}.get(
                 action, Outcome.STOPPED
             )
-            self.studies.finish(assignment.segment, Result(outcome=outcome, step=step))
+            self.studies.finish(assignment.segment, SegmentResult(outcome=outcome, step=step))
 
     def finish_trial(self, study_id: int, trial: int) -> TrialSummary:
         turn = self.turn(study_id, trial)
@@ -247,7 +247,9 @@ def test_the_second_trains_where_the_first_gave_no_result(lab: Lab, end: str) ->
     assert lab.turn(study_id, 1).kind is NextActionKind.WAIT
     assert first.assignment is not None
     if end == "fails":
-        lab.studies.finish(first.assignment.segment, Result(outcome=Outcome.FAILED, reason="boom"))
+        lab.studies.finish(
+            first.assignment.segment, SegmentResult(outcome=Outcome.FAILED, reason="boom")
+        )
     else:  # nobody tells, and nobody renews its lease
         with lab.studies.ledger.engine.begin() as connection:
             connection.execute(leases.update().values(expires_at="2020-01-01"))
@@ -260,7 +262,9 @@ def test_the_second_goes_on_from_the_checkpoint_of_a_first_that_failed(lab: Lab)
     turn = lab.turn(study_id, 0)
     lab.train(turn, until=2)
     assert turn.assignment is not None
-    lab.studies.finish(turn.assignment.segment, Result(outcome=Outcome.FAILED, reason="boom"))
+    lab.studies.finish(
+        turn.assignment.segment, SegmentResult(outcome=Outcome.FAILED, reason="boom")
+    )
     second = lab.finish_trial(study_id, 1)
     assert lab.trainings == [(0, 3), (2, 3)]
     assert (second.state, second.served) == (
@@ -427,7 +431,7 @@ def test_a_training_that_decides_when_it_ends_serves_only_when_it_has(lab: Lab) 
     assert turn.assignment is not None
     last = Report(step=3, metrics={"accuracy": 0.5})
     lab.studies.report(turn.assignment.segment, [last])
-    lab.studies.finish(turn.assignment.segment, Result(outcome=Outcome.COMPLETED, step=3))
+    lab.studies.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=3))
     assert lab.finish_trial(second, 0).step == 3
     assert len(lab.trainings) == 1
 

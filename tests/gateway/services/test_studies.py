@@ -21,7 +21,7 @@ from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.segments import SegmentOverError
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, Result
+from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
 from tests.studies import study_data
 
 
@@ -48,7 +48,7 @@ def train(studies: Studies, turn: NextAction, value: float) -> Action:
         Action.PAUSE: Outcome.PAUSED,
         Action.STOP: Outcome.STOPPED,
     }[action]
-    studies.finish(assignment.segment, Result(outcome=outcome, step=step))
+    studies.finish(assignment.segment, SegmentResult(outcome=outcome, step=step))
     return action
 
 
@@ -161,7 +161,7 @@ def test_a_result_is_absorbed_once_whoever_brings_it(studies: Studies) -> None:
     studies.sample(study_id, 0)
     turn = studies.turn(study_id, 0, key="a")
     assert turn.assignment is not None
-    failed = Result(outcome=Outcome.FAILED, reason="boom", exit_code=1)
+    failed = SegmentResult(outcome=Outcome.FAILED, reason="boom", exit_code=1)
     studies.finish(turn.assignment.segment, failed)
     studies.finish(turn.assignment.segment, failed)
     with studies.ledger.study(study_id) as session:
@@ -189,7 +189,9 @@ def test_failing_code_is_tried_again_as_often_as_the_study_says(studies: Studies
         turn = studies.turn(study_id, 0, key=key)
         assert turn.kind is NextActionKind.RUN
         assert turn.assignment is not None
-        studies.finish(turn.assignment.segment, Result(outcome=Outcome.FAILED, reason="boom"))
+        studies.finish(
+            turn.assignment.segment, SegmentResult(outcome=Outcome.FAILED, reason="boom")
+        )
     turn = studies.turn(study_id, 0, key="third")
     assert turn.kind is NextActionKind.DONE
     assert turn.score is not None
@@ -207,8 +209,8 @@ def test_a_target_ends_the_study_and_everything_that_runs(studies: Studies) -> N
     best = [Report(step=1, metrics={"accuracy": 0.95})]
     assert studies.report(winner.segment, best).action is Action.STOP
     assert studies.report(other.segment, []).action is Action.STOP
-    studies.finish(winner.segment, Result(outcome=Outcome.STOPPED, step=1))
-    studies.finish(other.segment, Result(outcome=Outcome.STOPPED, step=0))
+    studies.finish(winner.segment, SegmentResult(outcome=Outcome.STOPPED, step=1))
+    studies.finish(other.segment, SegmentResult(outcome=Outcome.STOPPED, step=0))
     verdict = studies.verdict(study_id)
     assert verdict.kind is VerdictKind.STOP
     assert verdict.reason == "target 0.9 reached: trial 0 has 0.95"
@@ -263,7 +265,7 @@ def test_trials_past_the_parallelism_wait_with_a_reason(studies: Studies) -> Non
     ]
     assert turns[2].reason == "2 of 2 in the pool local are taken"
     assert turns[0].assignment is not None
-    studies.finish(turns[0].assignment.segment, Result(outcome=Outcome.COMPLETED, step=9))
+    studies.finish(turns[0].assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=9))
     assert studies.turn(study_id, 2, key="a").kind is NextActionKind.RUN
 
 
@@ -351,7 +353,7 @@ def test_a_paused_study_holds_everything_and_goes_on_from_its_checkpoints(
     studies.checkpoint(segment, Checkpoint(step=1, uri="s3://x/0/1", files=1, bytes=1))
     studies.pause(study_id, "the cluster is needed")
     assert studies.report(segment, []).action is Action.PAUSE
-    studies.finish(segment, Result(outcome=Outcome.PAUSED, step=1))
+    studies.finish(segment, SegmentResult(outcome=Outcome.PAUSED, step=1))
     held = studies.turn(study_id, 0, key="b")
     assert (held.kind, held.reason) == (
         NextActionKind.WAIT,
@@ -422,11 +424,13 @@ def test_patience_and_failures_end_a_study(
         assert turn.assignment is not None
         segment = turn.assignment.segment
         if failing:
-            studies.finish(segment, Result(outcome=Outcome.FAILED, reason="boom", exit_code=1))
+            studies.finish(
+                segment, SegmentResult(outcome=Outcome.FAILED, reason="boom", exit_code=1)
+            )
             continue
         best = Report(step=9, metrics={"accuracy": 0.9 - number / 100})
         studies.report(segment, [best])
-        studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=9))
+        studies.finish(segment, SegmentResult(outcome=Outcome.COMPLETED, step=9))
     assert studies.ledger.get(study_id).reason == reason
 
 
@@ -470,7 +474,7 @@ def test_a_trial_that_trained_past_its_rung_waits_for_its_promotion(studies: Stu
         segment = turn.assignment.segment
         for step in (1, 2):  # the decision at step 1 is heard after step 2
             studies.report(segment, [Report(step=step, metrics={"accuracy": 0.5 - number / 10})])
-        studies.finish(segment, Result(outcome=Outcome.PAUSED, step=2))
+        studies.finish(segment, SegmentResult(outcome=Outcome.PAUSED, step=2))
     with studies.ledger.study(study_id) as session:
         granted, _ = study_transitions.fill_places(session, 1)
     assert granted == [0]  # the best of three is promoted; the others wait
@@ -517,7 +521,7 @@ def test_results_that_are_told_at_the_same_time_are_told_once(
         assert turn.assignment is not None
         segment = turn.assignment.segment
         studies.report(segment, [Report(step=9, metrics={"accuracy": number / 10})])
-        studies.finish(segment, Result(outcome=Outcome.COMPLETED, step=9))
+        studies.finish(segment, SegmentResult(outcome=Outcome.COMPLETED, step=9))
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: studies.proposals.tell(study_id), range(6)))
     key = studies.ledger.get(study_id).key
