@@ -23,7 +23,7 @@ from hpo_ops.airflow.connections import (
 from hpo_ops.airflow.pod_checks import DEFAULT_NAMESPACE, read_pod_policy
 from hpo_ops.airflow.pod_templates import read_template
 from hpo_ops.airflow.pod_trigger import SegmentTrigger
-from hpo_ops.airflow.trial_operator import TrialTask, assigned
+from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
 from hpo_ops.config import Pod, Resources
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult

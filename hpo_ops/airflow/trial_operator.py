@@ -1,202 +1,23 @@
-"""The task of one trial: asks what to do, runs segments, hands the score on by XCom."""
+"""The operator of trials that run as processes of the worker."""
 
 from __future__ import annotations
 
 import tempfile
-import time
-import uuid
-from abc import abstractmethod
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
 from hpo_ops.airflow.code_folders import present_code
-from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.study_operators import entered_study, open_checkpoints
-from hpo_ops.airflow.triggers import TrialWakeTrigger
+from hpo_ops.airflow.study_operators import open_checkpoints
+from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.checkpoints import BadCodeError
-from hpo_ops.client import (
-    GatewayClient,
-    NextAction,
-    NextActionKind,
-    SegmentClient,
-    StudyHandle,
-    TrialResult,
-)
-from hpo_ops.core import Goal, TrialState
-from hpo_ops.protocol import Assignment, ParamValue, Provenance, SegmentResult
+from hpo_ops.client import GatewayClient, NextAction, SegmentClient, StudyHandle, TrialResult
+from hpo_ops.protocol import Provenance
 from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
 from hpo_ops.runners.code_provenance import describe_code
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-
-SPARE_SECONDS = 60.0
-"""How long the next trial in line waits in its worker, ready to start, before it defers."""
-TURN_SECONDS = 5.0
-"""How long the gateway may keep its question, until there is something to say."""
-
-
-class TrialTask(BaseOperator):
-    """What tasks of trials have in common, wherever the training runs.
-
-    Args:
-        number: The trial.
-        hyperparameters: Its parameters, where they are known before it starts.
-        folds: Folds of each trial, where they are known before it starts.
-        is_retraining: It is the trial that trains the best one on all data, whatever its number.
-    """
-
-    def __init__(
-        self,
-        *,
-        number: int = 0,
-        hyperparameters: Mapping[str, ParamValue] | None = None,
-        folds: int = 1,
-        is_retraining: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.number = number
-        self.hyperparameters = hyperparameters or {}
-        self.folds = folds
-        self.is_retraining = is_retraining
-        self._score: TrialResult | None = None
-
-    @property
-    def label(self) -> str:
-        """The trial in the grid: its number, its parameters and, once it is known, its value.
-
-        With folds it is such as ``3 fold 2/5: lr=0.01 → 0.93``.
-        """
-        if not self.hyperparameters:
-            return ""
-        shown = " ".join(f"{name}={_short(value)}" for name, value in self.hyperparameters.items())
-        value = self._score.value if self._score else None
-        result = "" if value is None else f" → {_short(value)}"
-        if self._score and self._score.served:
-            result += " (cache)"
-        trial, fold = divmod(self.number, self.folds)
-        which = f"{trial} fold {fold + 1}/{self.folds}" if self.folds > 1 else str(trial)
-        return f"{which}: {shown}{result}".strip()
-
-    @property
-    def trial_name(self) -> str:
-        """What its lines in the log are about."""
-        if self.is_retraining:
-            return "the retraining"
-        return Goal(trials=0, folds=self.folds).name_of(self.number)
-
-    def execute(self, context: Context) -> None:
-        gateway = connect_gateway()
-        run = self.dag_id, context["run_id"]
-        if self.is_retraining:
-            self._begin_retraining(gateway, context)
-        give_up_at = time.monotonic() + SPARE_SECONDS
-        while True:
-            turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
-            study = known_study(turn)
-            self.folds = study.folds or 1
-            if turn.kind is NextActionKind.RUN:
-                self._announce(turn)
-                score = self.run_segment(gateway, study, turn, context)
-                if score is not None:
-                    return self.end(context, study, score)
-            elif turn.score is not None:
-                return self.end(context, study, turn.score)
-            elif not turn.is_next or time.monotonic() >= give_up_at:
-                self.log.info("%s waits: %s", self.trial_name, turn.reason)
-                self.defer(
-                    trigger=TrialWakeTrigger(study_id=study.id, trial=self.number),
-                    method_name="resume",
-                )
-
-    def _begin_retraining(self, gateway: GatewayClient, context: Context) -> None:
-        study = entered_study(context)
-        if study is None:
-            raise AirflowSkipException("the study was never entered: nothing is retrained")
-        found = gateway.retrain(study.id)
-        if found.trial is None:
-            raise AirflowSkipException(f"nothing is retrained: {found.reason}")
-        self.number = found.trial
-        self.log.info("%s", found.reason)
-
-    def resume(self, context: Context, event: Any = None) -> None:
-        """Goes on after a wait."""
-        self.execute(context)
-
-    def segment_key(self) -> str:
-        """Names this try of a segment: the gateway gives the same key the same segment."""
-        return uuid.uuid4().hex
-
-    @abstractmethod
-    def run_segment(
-        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
-    ) -> TrialResult | None:
-        """Runs a segment to its end, and sees to it that the gateway knows how it ended.
-
-        Returns:
-            How the trial stands, where it has finished with that.
-        """
-
-    def _announce(self, turn: NextAction) -> None:
-        assignment = assigned(turn)
-        self.hyperparameters = assignment.params
-        units = assignment.resources.get("units", 1.0)
-        self.log.info(
-            "%s runs from step %d to %s%s: %s",
-            self.trial_name,
-            assignment.from_step,
-            assignment.until_step or "its end",
-            "" if units == 1 else f" on {units:g} units",
-            turn.reason,
-        )
-
-    def announce_end(self, result: SegmentResult) -> None:
-        """Says in the task's log how a segment ended."""
-        self.log.info(
-            "%s segment %s at step %d: %s",
-            self.trial_name,
-            result.outcome,
-            result.step,
-            result.reason or "its end",
-        )
-
-    def end(self, context: Context, study: StudyHandle, score: TrialResult) -> None:
-        """Ends the task as its trial ended."""
-        self._score = score
-        self.number = score.trial
-        self.folds = study.folds or 1
-        self.hyperparameters = score.params
-        self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
-        # Neither a skipped nor a failed task pushes what it returns.
-        context["ti"].xcom_push(key="return_value", value=score.to_dict())
-        # It goes with the task's state, where it would be a request of its own.
-        if not self.is_retraining:
-            context["ti"].rendered_map_index = self.label
-        if score.state is TrialState.PRUNED:
-            raise AirflowSkipException(score.reason)
-        if score.state is TrialState.FAILED:
-            raise AirflowFailException(f"{self.trial_name}: {score.reason}")
-
-
-def assigned(turn: NextAction) -> Assignment:
-    """What a turn says to run."""
-    if turn.assignment is None or turn.token is None or turn.command is None:
-        raise ValueError(f"the gateway said run, but not what: {turn.reason}")
-    return turn.assignment
-
-
-def known_study(turn: NextAction) -> StudyHandle:
-    """The study that a turn belongs to."""
-    if turn.study is None:
-        raise ValueError(f"the gateway did not say which study it is: {turn.reason}")
-    return turn.study
 
 
 class TrialOperator(TrialTask):
@@ -251,7 +72,3 @@ class TrialOperator(TrialTask):
         except (BadCodeError, OSError) as error:
             self.log.warning("the code of this segment has no hash: %s", error)
             return Provenance()
-
-
-def _short(value: ParamValue) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

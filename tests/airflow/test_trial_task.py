@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from hpo_ops.airflow import trial_operator as module
+from hpo_ops.airflow import trial_task as module
 from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.client import NextAction, NextActionKind, Retraining, StudyHandle, TrialResult
 from hpo_ops.core import TrialState
