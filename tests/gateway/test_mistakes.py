@@ -20,7 +20,7 @@ from hpo_ops.client import (
 from hpo_ops.client.http_client import API
 from hpo_ops.gateway.gateway_settings import open_studies
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.http.routes import MAX_REPORTS
+from hpo_ops.gateway.http.request_limits import MAX_REPORTS
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.databases import fresh_database

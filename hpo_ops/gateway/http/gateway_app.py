@@ -5,15 +5,24 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from hpo_ops import __version__
-from hpo_ops.gateway.http import job_routes, pool_routes, reconcile_routes, routes
+from hpo_ops.gateway.http.api_description_routes import api_description_router
 from hpo_ops.gateway.http.authentication import Authenticator, Login
 from hpo_ops.gateway.http.error_responses import add_error_answers
+from hpo_ops.gateway.http.experiment_routes import experiment_router
+from hpo_ops.gateway.http.import_routes import import_router
+from hpo_ops.gateway.http.job_routes import job_router
+from hpo_ops.gateway.http.pool_routes import pool_router
+from hpo_ops.gateway.http.reconcile_routes import reconcile_router
+from hpo_ops.gateway.http.recording_routes import recording_router
 from hpo_ops.gateway.http.request_guard import Guard
 from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND, RateLimiter
-from hpo_ops.gateway.http.store_session_routes import OpenSession, store_sessions
+from hpo_ops.gateway.http.round_routes import round_router
+from hpo_ops.gateway.http.segment_routes import segment_router, segment_task_router
+from hpo_ops.gateway.http.store_session_routes import OpenSession, store_session_router
+from hpo_ops.gateway.http.study_control_routes import study_control_router
+from hpo_ops.gateway.http.study_routes import study_router, study_task_router
 from hpo_ops.gateway.http.token_scopes import TokenScopes
-from hpo_ops.gateway.queries import experiment_queries
-from hpo_ops.gateway.services import trial_imports
+from hpo_ops.gateway.http.trial_routes import trial_router, trial_task_router
 from hpo_ops.gateway.services.job_submission import Jobs, Platform
 from hpo_ops.gateway.services.studies import Studies
 
@@ -58,15 +67,22 @@ def create_app(
     app.state.jobs = Jobs(studies.ledger, platform) if platform is not None else None
     app.state.open_store_session = open_store_session
     for router in (
-        routes.tasks,
-        routes.agents,
-        store_sessions,
-        routes.people,
-        job_routes.jobs,
-        experiment_queries.experiments,
-        trial_imports.imports,
-        reconcile_routes.reconciling,
-        pool_routes.pools,
+        study_task_router,
+        round_router,
+        trial_task_router,
+        segment_task_router,
+        segment_router,
+        store_session_router,
+        api_description_router,
+        study_router,
+        study_control_router,
+        trial_router,
+        recording_router,
+        experiment_router,
+        job_router,
+        import_router,
+        reconcile_router,
+        pool_router,
     ):
         app.include_router(router, prefix=PREFIX)
     add_error_answers(app)

@@ -1,4 +1,4 @@
-"""The routes of jobs: submit one with its code, and see how it stands."""
+"""Routes of jobs: submit a job with its code, and look up its status."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from starlette.datastructures import UploadFile
 from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.config.job_file import Job
 from hpo_ops.gateway.http.request_limits import JOB_BODY
-from hpo_ops.gateway.http.routes import Known
+from hpo_ops.gateway.http.route_dependencies import PEOPLE, CurrentCaller
 from hpo_ops.gateway.services.job_submission import Jobs
 
 
-def _jobs(request: Request) -> Jobs:
+async def _job_service(request: Request) -> Jobs:
     jobs: Jobs | None = request.app.state.jobs
     if jobs is None:
         raise HTTPException(
-            503, "this gateway runs outside of Airflow: submit jobs to Airflow's api-server"
+            503,
+            "this gateway runs outside of Airflow and cannot start jobs: submit them "
+            "to the gateway in Airflow's api-server",
         )
     return jobs
 
 
-Service = Annotated[Jobs, Depends(_jobs)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
-jobs = APIRouter(prefix="/jobs", tags=["people"])
+JobService = Annotated[Jobs, Depends(_job_service)]
+IdempotencyKey = Annotated[
+    str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)
+]
+job_router = APIRouter(prefix="/jobs", tags=[PEOPLE])
 
 _BODY = {
     "application/json": {"schema": Job.model_json_schema()},
@@ -38,18 +42,22 @@ _BODY = {
             "required": ["job", "code"],
             "properties": {
                 "job": {"type": "string", "description": "The job as JSON."},
-                "code": {"type": "string", "format": "binary", "description": "A tar.gz."},
+                "code": {"type": "string", "format": "binary", "description": "A tar.gz archive."},
             },
         }
     },
 }
 
 
-@jobs.post("", status_code=201, openapi_extra={"requestBody": {"content": _BODY}})
+@job_router.post("", status_code=201, openapi_extra={"requestBody": {"content": _BODY}})
 async def submit(
-    request: Request, response: Response, caller: Known, service: Service, key: Key = None
+    request: Request,
+    response: Response,
+    caller: CurrentCaller,
+    service: JobService,
+    key: IdempotencyKey = None,
 ) -> JobStatus:
-    """Makes a study of a job, once: the same job again is answered with how it stands."""
+    """Starts a study from a job. A job that was submitted before is answered with its status."""
     caller.require_person()
     caller.require_start(service.dag_id)
     take = partial(service.submit, key=key, user=caller.name)
@@ -65,9 +73,11 @@ async def submit(
     return status
 
 
-@jobs.get("/{name}")
-def status(name: str, caller: Known, service: Service, run_id: str | None = None) -> JobStatus:
-    """How a job stands: its state, how much of it is done, the best so far."""
+@job_router.get("/{name}")
+def status(
+    name: str, caller: CurrentCaller, service: JobService, run_id: str | None = None
+) -> JobStatus:
+    """Shows the status of a job: its state, its completion, its best trial so far."""
     caller.require_person()
     return service.status(name, run_id, user=caller.name, may_read=caller.may_read)
 
@@ -86,7 +96,7 @@ def _parse(text: bytes | str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise HTTPException(422, f"job is no JSON: {error}") from error
+        raise HTTPException(422, f"job is not valid JSON: {error}") from error
 
 
 def _archive(part: UploadFile | str | None) -> BinaryIO | None:

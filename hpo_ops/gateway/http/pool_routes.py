@@ -1,4 +1,4 @@
-"""Routes of pools: what each has, what is held of it, and how to change that."""
+"""Routes of pools: their capacity, and how much of it is leased."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from sqlalchemy import func, select
 
 from hpo_ops.client import PoolSummary
 from hpo_ops.gateway.http.authentication import PLATFORM_DAG
-from hpo_ops.gateway.http.routes import Known, Service, Task
+from hpo_ops.gateway.http.route_dependencies import (
+    PEOPLE,
+    TASK_ONLY,
+    TASKS,
+    CurrentCaller,
+    OpenLedger,
+)
 from hpo_ops.ledger import leases, schema
 
-pools = APIRouter()
+pool_router = APIRouter()
 
 
-@pools.get("/pools", tags=["people"])
-def list_pools(caller: Known, studies: Service) -> list[PoolSummary]:
-    """The pools, by name."""
+@pool_router.get("/pools", tags=[PEOPLE])
+def list_pools(caller: CurrentCaller, ledger: OpenLedger) -> list[PoolSummary]:
+    """Lists the pools by name."""
     caller.require_person()
     held = (
         select(schema.leases.c.pool, func.sum(schema.leases.c.amount).label("held"))
@@ -25,7 +31,7 @@ def list_pools(caller: Known, studies: Service) -> list[PoolSummary]:
         .group_by(schema.leases.c.pool)
         .subquery()
     )
-    with studies.ledger.engine.connect() as connection:
+    with ledger.engine.connect() as connection:
         rows = connection.execute(
             select(schema.pools, func.coalesce(held.c.held, 0.0).label("held"))
             .join(held, held.c.pool == schema.pools.c.name, isouter=True)
@@ -42,19 +48,19 @@ def list_pools(caller: Known, studies: Service) -> list[PoolSummary]:
     ]
 
 
-Amount = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
+Capacity = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
 
 
-@pools.post("/pools/{name}", tags=["people"])
-def set_pool(name: str, capacity: Amount, caller: Known, studies: Service) -> None:
-    """Sets what a pool has; studies with an allocator grow and shrink with it."""
+@pool_router.post("/pools/{name}", tags=[PEOPLE])
+def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: OpenLedger) -> None:
+    """Sets the capacity of a pool. Studies with an allocator grow and shrink with it."""
     caller.require_edit_dag(PLATFORM_DAG)
-    with studies.ledger.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         leases.set_capacity(connection, name, capacity)
 
 
-@pools.post("/pools/{name}/found", tags=["tasks"], dependencies=[Task])
-def find_pool(name: str, capacity: Amount, studies: Service) -> None:
-    """Says what the nodes of a pool were found to have; a capacity that was set stays."""
-    with studies.ledger.engine.begin() as connection:
+@pool_router.post("/pools/{name}/found", tags=[TASKS], dependencies=[TASK_ONLY])
+def record_measured_capacity(name: str, capacity: Capacity, ledger: OpenLedger) -> None:
+    """Records the capacity of a pool as measured from its nodes, unless a person has set it."""
+    with ledger.engine.begin() as connection:
         leases.find_capacity(connection, name, capacity)

@@ -1,4 +1,4 @@
-"""Routes of the reconciler: for its scheduled task, and for people with the right to."""
+"""Routes of the reconciler, for its scheduled task and for people who may change studies."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from hpo_ops.core.leftovers import LedgerPart
-from hpo_ops.gateway.http.routes import Editable, Known, Service
+from hpo_ops.gateway.http.route_dependencies import (
+    PEOPLE,
+    CurrentCaller,
+    EditableStudy,
+    OpenLedger,
+    StudiesService,
+)
 from hpo_ops.gateway.services import ledger_repair
 
 MAX_SEGMENTS = 50_000
+"""Segments that one request may ask about."""
 
-reconciling = APIRouter(tags=["people"])
+reconcile_router = APIRouter(tags=[PEOPLE])
 
 
-@reconciling.post("/reconcile")
+@reconcile_router.post("/reconcile")
 def read_ledger(
-    caller: Known,
-    studies: Service,
+    caller: CurrentCaller,
+    ledger: OpenLedger,
     segments: Annotated[list[str] | None, Body(max_length=MAX_SEGMENTS)] = None,
 ) -> LedgerPart:
-    """What the ledger has open, and what it knows of the segments that are asked about.
+    """Lists the open studies, segments and leases, and the state of the given segments.
 
-    Changes nothing; it is a POST because the segments of a whole cluster do not fit an address.
+    Changes nothing. It is a POST because the segments of a cluster do not fit into a URL.
     """
     caller.require_person()
     return ledger_repair.read_ledger(
-        studies.ledger,
+        ledger,
         segments or [],
         may_read=caller.may_read,
         may_edit=caller.may_edit,
@@ -35,21 +42,25 @@ def read_ledger(
     )
 
 
-@reconciling.post("/studies/{study_id}/close")
-def close_study(record: Editable, caller: Known, studies: Service, reason: str = "") -> None:
-    """Closes a study whose DAG run is over, as `finalize` would have."""
+@reconcile_router.post("/studies/{study_id}/close")
+def close_study(
+    record: EditableStudy, caller: CurrentCaller, studies: StudiesService, reason: str = ""
+) -> None:
+    """Closes a study whose DAG run is over, as the task `finalize` would have done."""
     ledger_repair.close_study(studies, record.id, reason or f"closed by {caller.name}")
 
 
-@reconciling.post("/studies/{study_id}/segments/{segment}/lose")
-def lose_segment(record: Editable, segment: str, studies: Service, reason: str = "") -> bool:
-    """Finishes a segment that nothing is left of; false where it has shown signs of life."""
+@reconcile_router.post("/studies/{study_id}/segments/{segment}/lose")
+def lose_segment(
+    record: EditableStudy, segment: str, ledger: OpenLedger, reason: str = ""
+) -> bool:
+    """Ends a segment without process or pod; false if it has sent a heartbeat meanwhile."""
     return ledger_repair.lose_segment(
-        studies.ledger, record.id, segment, reason or "nothing is left of it"
+        ledger, record.id, segment, reason or "its process or pod is gone"
     )
 
 
-@reconciling.post("/studies/{study_id}/leases/free")
-def free_leases(record: Editable, studies: Service) -> list[str]:
-    """Gives back leases of segments that are over, and returns those segments."""
-    return ledger_repair.free_leases(studies.ledger, record.id)
+@reconcile_router.post("/studies/{study_id}/leases/free")
+def free_leases(record: EditableStudy, ledger: OpenLedger) -> list[str]:
+    """Releases the leases of segments that have ended; returns those segments."""
+    return ledger_repair.free_leases(ledger, record.id)

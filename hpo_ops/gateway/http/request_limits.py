@@ -25,6 +25,8 @@ REQUESTS_PER_SECOND = 100.0
 BURST_SECONDS = 10.0
 """A caller that was quiet may send as many requests at once as this long allows."""
 MAX_CALLERS = 10_000
+MAX_REPORTS = 10_000
+"""Reports in one request or answer."""
 
 _LARGE = re.compile(r"/segments/[^/]+/(reports|result)|/imports")
 

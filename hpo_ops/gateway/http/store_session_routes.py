@@ -10,31 +10,37 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client.store_session import StoreSession
-from hpo_ops.gateway.http.routes import Agent, Service
+from hpo_ops.gateway.http.route_dependencies import AGENT_ONLY, AGENTS, StudiesService
 
 logger = logging.getLogger(__name__)
 
 OpenSession = Callable[[StoreAccess, str], StoreSession]
-"""Makes credentials for an access of a segment; raises LookupError where there is no role."""
+"""Issues credentials for what a segment may access; raises LookupError if no role is set up."""
 
-store_sessions = APIRouter(prefix="/segments/{segment}", tags=["agents"], dependencies=[Agent])
+store_session_router = APIRouter(
+    prefix="/segments/{segment}", tags=[AGENTS], dependencies=[AGENT_ONLY]
+)
 
 
-def _open_session(request: Request) -> OpenSession:
+async def _open_session(request: Request) -> OpenSession:
     found: OpenSession | None = request.app.state.open_store_session
     if found is None:
-        raise HTTPException(404, "this gateway hands out no credentials of the store")
+        raise HTTPException(404, "this gateway issues no temporary credentials of the store")
     return found
 
 
-@store_sessions.post("/credentials")
+@store_session_router.post("/credentials")
 def store_session(
-    segment: str, studies: Service, open_session: Annotated[OpenSession, Depends(_open_session)]
+    segment: str,
+    studies: StudiesService,
+    open_session: Annotated[OpenSession, Depends(_open_session)],
 ) -> StoreSession:
-    """Credentials for the part of the store that an open segment needs."""
+    """Issues temporary credentials for the part of the store that an open segment needs."""
     access = studies.store_access(segment)
     try:
         return open_session(access, segment)
     except ConnectionError as error:
         logger.warning("no credentials for segment %s: %s", segment, error)
-        raise HTTPException(503, "the store hands out no credentials now") from error
+        raise HTTPException(
+            503, "the store issues no temporary credentials at the moment: try again later"
+        ) from error

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from sqlalchemy import select
 
 from hpo_ops.client.experiment_messages import Experiment, Repeat
 from hpo_ops.core import TrialState
 from hpo_ops.core.experiment_statistics import best_so_far
-from hpo_ops.gateway.http.routes import Readable, Service
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.schema import trials
-
-experiments = APIRouter(tags=["people"])
 
 
 def experiment_of(ledger: Ledger, record: StudyRecord) -> Experiment:
@@ -65,9 +61,3 @@ def _values(ledger: Ledger, record: StudyRecord) -> list[float | None]:
     with ledger.engine.connect() as connection:
         rows = connection.execute(query).all()
     return [row.value if row.is_feasible else None for row in rows]
-
-
-@experiments.get("/studies/{study_id}/experiment")
-def experiment(record: Readable, studies: Service) -> Experiment:
-    """The repeats of a study, each with its best value and how it got there."""
-    return experiment_of(studies.ledger, record)

@@ -8,15 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi import APIRouter
 from sqlalchemy import Connection, func, select
 
 from hpo_ops.client.import_messages import Imported, ImportRequest, PastTrial, left_out_lines
-from hpo_ops.config import StudyConfig, StudyError, parse_study
-from hpo_ops.config.study_errors import shown
+from hpo_ops.config import StudyConfig, StudyError
 from hpo_ops.core import TrialState
 from hpo_ops.core.param_fitting import fit
-from hpo_ops.gateway.http.routes import Known, Service
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import StudyIdentity, StudyState
 from hpo_ops.ledger.ledger import enter_row
@@ -24,23 +21,6 @@ from hpo_ops.ledger.schema import reports, trials
 from hpo_ops.protocol import Provenance
 from hpo_ops.samplers.optuna_import import KnownTrial, add_trials
 from hpo_ops.samplers.warm_start_trials import MAX_TAKEN
-
-imports = APIRouter(tags=["people"])
-
-
-@imports.post("/imports")
-def take_in(request: ImportRequest, caller: Known, service: Service) -> Imported:
-    """Makes trials that were run elsewhere a run of a study, once."""
-    caller.require_person()
-    name = request.config.get("name")
-    if not isinstance(name, str):
-        raise StudyError("import", [f"name is {shown(name)}, but must be the name of a study"])
-    # Before the study is looked at: whoever has no right to it learns nothing about it.
-    caller.require_edit_dag(name)
-    study = parse_study(request.config, source="import", is_entered=True)
-    study.create_scheduler()
-    study.create_allocator()
-    return import_trials(service, study, request, owner=caller.user.name if caller.user else None)
 
 
 def import_trials(

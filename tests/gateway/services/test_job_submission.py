@@ -344,7 +344,7 @@ def test_a_gateway_outside_of_airflow_takes_no_jobs(studies: Studies) -> None:
     web = TestClient(create_app(studies, login=log_in))
     answer = web.post(URL, json=SMALL, headers=LOGIN)
     assert answer.status_code == 503
-    assert "submit jobs to Airflow's api-server" in answer.json()["detail"]
+    assert "submit them to the gateway in Airflow's api-server" in answer.json()["detail"]
 
 
 def test_the_deployment_says_where_jobs_run() -> None:
