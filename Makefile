@@ -12,8 +12,8 @@ STACKS ?= 3
 # Inputs of `make fuzz`, over all targets; without a SEED it chooses one and prints it.
 INPUTS ?= 100000
 SEED ?=
-# Where tests start real services: whole stacks, Kubernetes.
-REAL := tests/checkpoints tests/stack tests/e2e tests/k8s
+# Where tests start real services: whole stacks, Kubernetes, a Docker Engine.
+REAL := tests/checkpoints tests/stack tests/e2e tests/runners/docker tests/k8s
 PYTEST := $(BIN)/python -m pytest
 # Without byte code, importing Airflow takes each process 14 s of CPU instead of 4.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,9 +98,11 @@ format: install ## Formats the code
 bench: install ## Runs the benchmarks
 	$(BIN)/python -m benchmarks
 
-packages: # Tests of the UI need a browser, that of `hpo build` needs buildah; else they are skipped
+# Tests of the UI need a browser, that of `hpo build` buildah, those of containers an engine.
+packages: # Installs what tests need, which are skipped otherwise
 	@$(call debian,chromium,chromium chromium-browser google-chrome)
 	@$(call debian,buildah,buildah)
+	@$(call debian,docker.io,dockerd)
 
 # $(call debian,PACKAGE,COMMANDS): installs a package, unless there is one of these commands.
 debian = $(foreach name,$(2),command -v $(name) >/dev/null ||) \

@@ -31,7 +31,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 _HERE = Path(__file__).parent
-_REAL = {"checkpoints", "e2e", "k8s", "stack"}
+_REAL = {"checkpoints", "e2e", "k8s", "runners", "stack"}
 """Where tests start real services: `make test-real` looks nowhere else."""
 
 
@@ -44,10 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class RoomScheduling(LoadScopeScheduling):
-    """Tests of one file share a stack, and all tests on Kubernetes one cluster."""
+    """Tests of one file share a stack, tests on Kubernetes a cluster, of containers an engine."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "k8s" if nodeid.startswith("tests/k8s/") else nodeid.partition("::")[0]
+        for folder in ("tests/k8s/", "tests/runners/docker/"):
+            if nodeid.startswith(folder):
+                return folder
+        return nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RoomScheduling | None:

@@ -1,0 +1,1 @@
+"""Trials as containers of a Docker Engine on the worker's machine."""

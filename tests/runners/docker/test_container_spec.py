@@ -1,0 +1,102 @@
+"""What the Docker Engine is asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpo_ops.config import Resources
+from hpo_ops.protocol import Assignment
+from hpo_ops.runners.docker.container_spec import NOBODY, SegmentContainer, User, build_spec
+
+
+def a_plan(tmp_path: Path, **changes: Any) -> SegmentContainer:
+    return SegmentContainer(
+        **{
+            "assignment": Assignment(
+                study="cifar", trial=3, segment="s-1", params={}, metrics=["loss"]
+            ),
+            "study": "cifar/manual__2026-11-18T10:00:00+00:00",
+            "command": "python train.py --name 'two words'",
+            "image": "team/image:2",
+            "workspace": tmp_path / "workspace",
+            "code": tmp_path / "code",
+            "user": User(uid=1000, gid=1001),
+            **changes,
+        }
+    )
+
+
+def host_config(plan: SegmentContainer) -> dict[str, Any]:
+    config = build_spec(plan)["HostConfig"]
+    assert isinstance(config, dict)
+    return config
+
+
+def test_the_command_runs_in_the_code_folder_in_place_of_the_images_entry_point(
+    tmp_path: Path,
+) -> None:
+    spec = build_spec(a_plan(tmp_path))
+    assert spec["Image"] == "team/image:2"
+    assert spec["Entrypoint"] == ["python"]
+    assert spec["Cmd"] == ["train.py", "--name", "two words"]
+    assert spec["WorkingDir"] == "/hpo-code"
+
+
+def test_the_workspace_can_be_written_and_the_code_cannot(tmp_path: Path) -> None:
+    workspace, code = host_config(a_plan(tmp_path))["Mounts"]
+    assert workspace == {"Type": "bind", "Source": f"{tmp_path}/workspace", "Target": "/hpo"}
+    assert (code["Target"], code["ReadOnly"]) == ("/hpo-code", True)
+
+
+def test_a_container_is_known_by_its_labels(tmp_path: Path) -> None:
+    assert build_spec(a_plan(tmp_path))["Labels"] == {
+        "hpo-ops/managed": "true",
+        "hpo-ops/study": "cifar/manual__2026-11-18T10:00:00+00:00",
+        "hpo-ops/trial": "3",
+        "hpo-ops/segment": "s-1",
+    }
+
+
+def test_the_study_cannot_move_the_workspace_and_gets_no_variable_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPO_TOKEN", "secret")
+    plan = a_plan(tmp_path, environment={"LEVEL": "3", "HOME": "/hpo", "HPO_DIR": "/elsewhere"})
+    assert build_spec(plan)["Env"] == [
+        "HOME=/hpo",
+        "PYTHONUNBUFFERED=1",
+        "LEVEL=3",
+        "HPO_DIR=/hpo",
+    ]
+
+
+def test_a_training_has_no_network_and_no_rights(tmp_path: Path) -> None:
+    config = host_config(a_plan(tmp_path))
+    assert config["NetworkMode"] == "none"
+    assert config["CapDrop"] == ["ALL"]
+    assert config["SecurityOpt"] == ["no-new-privileges"]
+    assert config["ReadonlyRootfs"] is True
+    assert config["PidsLimit"] > 0
+
+
+def test_resources_are_limits(tmp_path: Path) -> None:
+    config = host_config(a_plan(tmp_path, resources=Resources(cpu="1500m", memory="1Gi")))
+    assert config["NanoCpus"] == 1_500_000_000
+    assert config["Memory"] == config["MemorySwap"] == config["ShmSize"] == 1 << 30
+    assert "DeviceRequests" not in config
+
+
+def test_gpus_are_asked_for_by_their_number(tmp_path: Path) -> None:
+    (request,) = host_config(a_plan(tmp_path, resources=Resources(gpu=2)))["DeviceRequests"]
+    assert (request["Count"], request["Capabilities"]) == (2, [["gpu"]])
+
+
+def test_a_worker_that_is_root_runs_trainings_as_nobody() -> None:
+    assert User.beside(0, 0) == User(uid=NOBODY, gid=NOBODY)
+    assert User.beside(1000, 100) == User(uid=1000, gid=100)
+
+
+def test_a_name_is_one_that_docker_takes(tmp_path: Path) -> None:
+    assert a_plan(tmp_path).name == "hpo-cifar-manual-2026-11-18T10-00-00-00-00-3-s-1"
+    assert a_plan(tmp_path, study="åäö").name == "hpo-study-3-s-1"
