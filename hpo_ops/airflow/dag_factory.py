@@ -43,7 +43,7 @@ from hpo_ops.config import (
     parse_study,
 )
 from hpo_ops.config.round_planning import count_rounds
-from hpo_ops.schedulers import PAUSING
+from hpo_ops.schedulers import may_pause
 
 RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
 """For workers that die; retries of failing training code are the study's and in the ledger."""
@@ -304,11 +304,10 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
 def _most_started(study: StudyConfig) -> int | None:
     """Most trials whose tasks may have started and not ended; None for all.
 
-    One more than can run waits in line. A paused trial's task stays deferred, so that where
-    trials pause (or a user's scheduler may pause them) any number can be needed.
+    One more than can run waits in line. The task of a paused trial stays deferred, so that any
+    number can be needed where the scheduler may pause trials.
     """
-    may_pause = study.scheduler.name in PAUSING or ":" in study.scheduler.name
-    return None if may_pause else study.ceiling + 1
+    return None if may_pause(study.scheduler.name) else study.ceiling + 1
 
 
 def _trial_operator(runner: str) -> Any:

@@ -121,7 +121,7 @@ class StaticFluid:
     """
 
     @property
-    def lasts(self) -> Literal[True]:
+    def is_static(self) -> Literal[True]:
         """What runs keeps its width, and what waits is looked at again when something is free."""
         return True
 

@@ -26,7 +26,7 @@ class Even:
     """
 
     @property
-    def lasts(self) -> Literal[True]:
+    def is_static(self) -> Literal[True]:
         """Only the number of trials and units counts."""
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpo_ops.core import Direction, Forecasting
+from hpo_ops.core import Direction
 from hpo_ops.protocol import ForecastOrder
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def check_curves(study: StudyConfig) -> None:
         ValueError: The predictor or one of its options is not allowed, or there is no last step.
     """
     scheduler = study.create_scheduler()
-    if not isinstance(scheduler, Forecasting):
+    if scheduler.forecast_every is None:
         return
     if scheduler.max_steps is None:
         raise ValueError(
@@ -38,7 +38,7 @@ def forecast_order(study: StudyConfig, *, seed: int) -> ForecastOrder | None:
         seed: The trial's seed, which comes from the study's.
     """
     scheduler = study.create_scheduler()
-    if not isinstance(scheduler, Forecasting) or scheduler.max_steps is None:
+    if scheduler.forecast_every is None or scheduler.max_steps is None:
         return None
     return ForecastOrder(
         every=scheduler.forecast_every,

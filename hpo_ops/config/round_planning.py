@@ -67,7 +67,7 @@ def check_rounds(study: StudyConfig) -> None:
 
 def _rungs(study: StudyConfig) -> int:
     """Rungs at which trials wait for the end of a round; 0 where trials are judged as they run."""
-    return len(getattr(study.create_scheduler(), "rungs", ())) if study.reproducible else 0
+    return len(study.create_scheduler().rungs or ()) if study.reproducible else 0
 
 
 def _visits(study: StudyConfig, rungs: int) -> int:

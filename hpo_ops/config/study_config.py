@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from hpo_ops.allocators import create_allocator
+from hpo_ops.allocators import ALLOCATORS, create_allocator
 from hpo_ops.config.allocator_limits import check_allocator
 from hpo_ops.config.durations import Duration
 from hpo_ops.config.folds_section import FoldsField, check_folds
@@ -47,7 +47,7 @@ from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.experiment_statistics import repeat_seed
 from hpo_ops.core.search_space import Space, dump_parameter
 from hpo_ops.samplers import check_sampler, is_algorithm
-from hpo_ops.schedulers import PAUSING, ROLLING, create_scheduler
+from hpo_ops.schedulers import SCHEDULERS, create_scheduler, why_rolling
 
 MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
@@ -163,7 +163,7 @@ class StudyConfig(Model):
             return data
         policy = data.get("scheduler")
         name = policy.get("name") if isinstance(policy, dict) else policy
-        is_rolling = isinstance(name, str) and name in ROLLING
+        is_rolling = isinstance(name, str) and why_rolling(name) is not None
         return {**data, "flow": Flow.ROLLING} if is_rolling else data
 
     @field_validator("command")
@@ -273,11 +273,11 @@ class StudyConfig(Model):
                 f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
                 "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
             )
-        if self.flow is Flow.ROUNDS and self.scheduler.name in ROLLING and not self.reproducible:
-            what = "pauses" if self.scheduler.name in PAUSING else "copies"
+        verb = why_rolling(self.scheduler.name)
+        if self.flow is Flow.ROUNDS and verb is not None and not self.reproducible:
             raise ValueError(
                 f"flow is 'rounds', but must be 'rolling' with the scheduler "
-                f"{self.scheduler.name!r}, which {what} trials"
+                f"{self.scheduler.name!r}, which {verb} trials"
             )
         if self.reproducible and self.flow is Flow.ROLLING:
             raise ValueError(
@@ -287,9 +287,9 @@ class StudyConfig(Model):
         return self
 
     def _has_rungs(self, info: ValidationInfo) -> bool:
-        if self.scheduler.name == "default" or not self._can_be_made(self.scheduler, info):
+        if not self._can_be_made(self.scheduler, info):
             return True
-        return hasattr(self.create_scheduler(), "rungs")
+        return self.create_scheduler().rungs is not None
 
     @staticmethod
     def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
@@ -298,7 +298,7 @@ class StudyConfig(Model):
         A study that has been entered stays readable when a class that it names is gone, or is not
         allowed any more.
         """
-        return info.context is not ENTERED or ":" not in policy.name
+        return info.context is not ENTERED or policy.name in {*SCHEDULERS, *ALLOCATORS}
 
     def create_scheduler(self) -> Scheduler:
         """The scheduler that the study names."""

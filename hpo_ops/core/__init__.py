@@ -8,7 +8,7 @@ from hpo_ops.core.decisions import (
     Placement,
     TrialGroup,
 )
-from hpo_ops.core.policy_ports import Allocator, Forecasting, Scheduler, StaticAllocator
+from hpo_ops.core.policy_ports import Allocator, Scheduler, StaticAllocator
 from hpo_ops.core.score_ranking import Ranking
 from hpo_ops.core.seeds import derive_seed
 from hpo_ops.core.study_view import Direction, Goal, Index, Study
@@ -23,7 +23,6 @@ __all__ = [
     "Decision",
     "Direction",
     "Forecast",
-    "Forecasting",
     "Goal",
     "Index",
     "Member",

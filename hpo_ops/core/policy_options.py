@@ -49,7 +49,7 @@ def create_policy(
     Raises:
         ValueError: The name or an option is not allowed; the message names it and what is.
     """
-    kind = known[name] if name in known else _load(port, known, name, methods, group)
+    kind = find_policy(port, known, name, methods=methods, group=group)
     try:
         values = _check_options(port, kind, options) if is_dataclass(kind) else dict(options)
         return kind(**values)
@@ -60,9 +60,21 @@ def create_policy(
         raise ValueError(f"{port}: {name} does not take these options ({error})") from error
 
 
-def _load(
-    port: str, known: Mapping[str, type[Any]], name: str, methods: Sequence[str], group: str
+def find_policy(
+    port: str,
+    known: Mapping[str, type[Any]],
+    name: str,
+    *,
+    methods: Sequence[str] = (),
+    group: str = "",
 ) -> type[Any]:
+    """The class of a policy, by its name; see `create_policy` for the arguments.
+
+    Raises:
+        ValueError: There is no such class, or it is not allowed, or a method is missing.
+    """
+    if name in known:
+        return known[name]
     target = name if ":" in name else registered(group).get(name)
     if target is None:
         raise ValueError(

@@ -1,12 +1,12 @@
-"""Schedulers: who runs, and how long."""
+"""Schedulers: policies that decide which trials run, and for how long."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 from hpo_ops.core import Scheduler
-from hpo_ops.core.policy_options import create_policy
+from hpo_ops.core.policy_options import create_policy, find_policy
 from hpo_ops.schedulers.asha import Asha
 from hpo_ops.schedulers.asha_promoting import AshaPromoting
 from hpo_ops.schedulers.asha_speculative import AshaSpeculative
@@ -21,6 +21,7 @@ from hpo_ops.schedulers.patient import Patient
 from hpo_ops.schedulers.pbt import Pbt
 from hpo_ops.schedulers.percentile import Percentile
 from hpo_ops.schedulers.pop import Pop
+from hpo_ops.schedulers.scheduler_defaults import with_defaults
 from hpo_ops.schedulers.threshold import Threshold
 
 SCHEDULERS: Mapping[str, type[Scheduler]] = {
@@ -43,16 +44,15 @@ SCHEDULERS: Mapping[str, type[Scheduler]] = {
 """The schedulers with a short name; the fields of each class are its options."""
 
 
-PAUSING = frozenset({"asha_promoting", "asha_speculative", "halving", "hypersched", "pop"})
-"""Schedulers that pause trials: their studies are rolling."""
-
-
-ROLLING = PAUSING | {"pbt"}
-"""Schedulers whose studies are rolling: those, and one that copies trials while they run."""
+_GROUP = "hpo_ops.schedulers"
+_METHODS = ("next", "on_report")
 
 
 def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
-    """Makes a scheduler from a study file's words.
+    """Makes a scheduler from the name and options in a study file.
+
+    A user's scheduler that lacks attributes of the port gets their defaults; see
+    ``SchedulerWithDefaults``.
 
     >>> create_scheduler("asha", {"max_steps": 9})
     Asha(min_steps=1, max_steps=9, eta=3)
@@ -63,24 +63,46 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
         options: The scheduler's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed. The message names it, and what is
+            allowed.
     """
-    made = create_policy(
-        "scheduler",
-        SCHEDULERS,
-        name,
-        options,
-        methods=("next", "on_report"),
-        group="hpo_ops.schedulers",
-    )
+    made = create_policy("scheduler", SCHEDULERS, name, options, methods=_METHODS, group=_GROUP)
     if not hasattr(made, "max_steps"):  # a field without a default is no attribute of the class
         raise ValueError(f"scheduler.name is {name!r}, but that class has no max_steps")
-    return cast(Scheduler, made)
+    return with_defaults(made)
+
+
+def may_pause(name: str) -> bool:
+    """Whether a scheduler may pause trials, without making one.
+
+    True for a user's class that does not say, and for a class that cannot be imported any more.
+    """
+    return getattr(_class_of(name), "pauses", True) is not False
+
+
+def why_rolling(name: str) -> str | None:
+    """What a scheduler does that needs ``flow: rolling``; None where rounds are possible too.
+
+    A user's class needs it only if it says that it pauses or copies trials.
+
+    >>> why_rolling("pbt"), why_rolling("asha")
+    ('copies', None)
+    """
+    kind = _class_of(name)
+    return next(
+        (verb for verb in ("pauses", "copies") if getattr(kind, verb, False) is True), None
+    )
+
+
+def _class_of(name: str) -> type[Any] | None:
+    """The class of a scheduler; None where it is not installed or not allowed."""
+    try:
+        return find_policy("scheduler", SCHEDULERS, name, methods=_METHODS, group=_GROUP)
+    except ValueError:
+        return None
 
 
 __all__ = [
-    "PAUSING",
-    "ROLLING",
     "SCHEDULERS",
     "Asha",
     "AshaPromoting",
@@ -98,4 +120,7 @@ __all__ = [
     "Pop",
     "Threshold",
     "create_scheduler",
+    "may_pause",
+    "why_rolling",
+    "with_defaults",
 ]

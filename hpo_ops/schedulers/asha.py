@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
@@ -33,6 +34,10 @@ class Asha:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

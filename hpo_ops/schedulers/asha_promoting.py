@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Member, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, PAUSE
@@ -47,6 +48,10 @@ class AshaPromoting:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
     """
+
+    pauses: ClassVar[bool] = True
+    copies: ClassVar[bool] = False
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

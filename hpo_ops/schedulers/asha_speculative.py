@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, PAUSE
@@ -38,6 +39,10 @@ class AshaSpeculative:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
     """
+
+    pauses: ClassVar[bool] = True
+    copies: ClassVar[bool] = False
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
@@ -34,6 +35,11 @@ class Bandit:
         high: The other end.
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     boundary: int = 10
     epsilon: float = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.policy_options import check_at_least
@@ -26,6 +27,11 @@ class Default:
     Attributes:
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = ()
+    forecast_every: ClassVar[int | None] = None
 
     max_steps: int | None = None
 

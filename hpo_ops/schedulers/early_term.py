@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.policy_options import check_at_least, check_between
@@ -31,6 +32,10 @@ class EarlyTerm:
         min_probability: Chance below which a trial is stopped (δ).
         max_steps: Steps of a whole trial (m).
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
 
     boundary: int = 30
     min_probability: float = 0.05

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import PAUSE
@@ -83,6 +84,10 @@ class Halving:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
     """
+
+    pauses: ClassVar[bool] = True
+    copies: ClassVar[bool] = False
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

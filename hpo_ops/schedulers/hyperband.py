@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import accumulate, count
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
@@ -45,6 +46,11 @@ class Hyperband:
         max_steps: Steps of a whole trial (R).
         eta: One of so many goes on from each rung (η).
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, PAUSE, STOP
@@ -55,6 +56,11 @@ class HyperSched:
         variant: Stopping, promoting or speculative ASHA.
         readmit: Whether trials are admitted again once the furthest are whole.
     """
+
+    pauses: ClassVar[bool] = True
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     min_steps: int = 1
     max_steps: int

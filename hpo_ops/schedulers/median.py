@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.schedulers.percentile import Percentile
@@ -30,6 +31,11 @@ class Median:
         n_min_trials: Whole trials that must have reported at the step.
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     n_startup_trials: int = 5
     n_warmup_steps: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup
 from hpo_ops.core.policy_options import check_at_least, create_policy
@@ -40,6 +41,11 @@ class Patient:
             word; None stops at once.
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     patience: int
     min_delta: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 from hpo_ops.core import (
     Action,
@@ -47,6 +48,11 @@ class Pbt:
         factors: What numbers are multiplied by.
         seed: Seed of parents and factors.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = True
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     population: int = 10
     max_steps: int

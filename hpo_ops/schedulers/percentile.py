@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, STOP
@@ -93,6 +93,11 @@ class Percentile:
         n_min_trials: Whole trials that must have reported at the step.
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     percentile: float
     n_startup_trials: int = 5

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
+from typing import ClassVar
 
 from hpo_ops.core import Action, Decision, Member, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.policy_options import check_at_least, check_between
@@ -52,6 +53,10 @@ class Pop:
         slots_per_trial: Places that one promising trial uses (k).
         target_increment: How far above the best so far the target is, where the study has none.
     """
+
+    pauses: ClassVar[bool] = True
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
 
     max_steps: int
     boundary: int = 10

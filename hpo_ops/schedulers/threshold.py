@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
@@ -31,6 +32,11 @@ class Threshold:
         interval_steps: Steps between two judgements.
         max_steps: Steps of a whole trial; None where the training code decides.
     """
+
+    pauses: ClassVar[bool] = False
+    copies: ClassVar[bool] = False
+    rungs: ClassVar[tuple[int, ...] | None] = None
+    forecast_every: ClassVar[int | None] = None
 
     lower: float | None = None
     upper: float | None = None

@@ -6,6 +6,7 @@ import gc
 
 from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.curves import CurvePredictor
+from hpo_ops.schedulers import with_defaults
 from hpo_ops.simulator.cluster_capacity import Cluster
 from hpo_ops.simulator.event_loop import Loop
 from hpo_ops.simulator.replay_result import Replay
@@ -53,7 +54,7 @@ def simulate(
     )
     loop = Loop(
         traces,
-        scheduler,
+        with_defaults(scheduler),
         cluster,
         goal,
         allocator=allocator,

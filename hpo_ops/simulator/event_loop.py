@@ -8,7 +8,6 @@ from heapq import heappop
 from hpo_ops.core import (
     Allocator,
     Decision,
-    Forecasting,
     Goal,
     Member,
     Scheduler,
@@ -52,9 +51,7 @@ class Loop:
         self._capacity = [(0.0, cluster.units)]
         self._forecasts = 0
         self._predictor = predictor
-        self._every = 0
-        if predictor is not None and isinstance(scheduler, Forecasting):
-            self._every = scheduler.forecast_every
+        self._every = 0 if predictor is None else scheduler.forecast_every or 0
         for time, units in cluster.capacity_changes:
             self._agenda.push(time, Kind.CAPACITY, units)
         for time in cluster.preemptions:

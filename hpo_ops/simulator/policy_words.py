@@ -18,7 +18,7 @@ from hpo_ops.allocators import create_allocator
 from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.config.study_config import Flow
 from hpo_ops.curves import CurvePredictor, create_predictor
-from hpo_ops.schedulers import PAUSING, SCHEDULERS, create_scheduler
+from hpo_ops.schedulers import SCHEDULERS, create_scheduler, why_rolling
 from hpo_ops.simulator.policy_comparison import Policy
 
 _OPENING, _CLOSING = "[{(", ")}]"
@@ -66,7 +66,7 @@ def parse_policy(
     return Policy(
         scheduler=create_scheduler(name, with_max_steps(name, options, max_steps)),
         allocator=None if placing is None else create_allocator(*parse_options(placing)),
-        rounds=rounds and name not in PAUSING,
+        rounds=rounds and why_rolling(name) is None,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from hpo_ops.core import Action, Decision, Goal, Scheduler, Study, TrialGroup, TrialState
-from hpo_ops.schedulers import SCHEDULERS, create_scheduler
+from hpo_ops.schedulers import SCHEDULERS, create_scheduler, may_pause, why_rolling
 
 
 class SteadyForecast:
@@ -101,6 +101,42 @@ class SchedulerContract:
 
     def test_it_is_registered_under_its_name(self) -> None:
         assert type(self.make()) is SCHEDULERS[self.name]
+
+    def test_it_has_every_attribute_of_the_port(self) -> None:
+        scheduler = self.make()
+        assert type(scheduler.pauses) is bool
+        assert type(scheduler.copies) is bool
+        assert scheduler.max_steps is None or scheduler.max_steps >= 1
+        rungs, every = scheduler.rungs, scheduler.forecast_every
+        assert rungs is None or list(rungs) == sorted(set(rungs))
+        assert every is None or (every >= 1 and scheduler.max_steps is not None)
+
+    def test_its_flow_is_known_from_its_name(self) -> None:
+        scheduler = self.make()
+        assert may_pause(self.name) is scheduler.pauses
+        assert (why_rolling(self.name) is not None) is (scheduler.pauses or scheduler.copies)
+
+    def test_it_pauses_trials_only_if_it_says_so(self) -> None:
+        live = Live(self.make())
+        live.run()
+        paused = any(decision.action is Action.PAUSE for decision in live.decisions)
+        assert live.scheduler.pauses or not paused
+
+    def test_it_copies_trials_only_if_it_says_so(self) -> None:
+        live = Live(self.make(), trials=30)
+        live.run()
+        members = [member for _, group in live.groups for member in group.members]
+        copied = any(member.parent is not None for member in members)
+        assert live.scheduler.copies or not copied
+
+    def test_segments_at_the_barrier_end_at_a_rung(self) -> None:
+        scheduler = self.make()
+        if scheduler.rungs is None:
+            return
+        live = Live(scheduler, at_barrier=True)
+        live.run()
+        ends = {member.until_step for _, group in live.groups for member in group.members}
+        assert ends <= {*scheduler.rungs, scheduler.max_steps}
 
     def test_a_whole_study_runs_and_every_answer_has_a_reason(self) -> None:
         live = Live(self.make())

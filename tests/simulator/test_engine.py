@@ -215,7 +215,7 @@ class Turns:
 
 
 @pytest.mark.parametrize("scheduler", [Greedy(), Turns()], ids=["greedy", "turns"])
-def test_a_policy_of_the_users_needs_two_methods(scheduler: Scheduler) -> None:  # HD-15
+def test_a_users_policy_needs_max_steps_and_two_methods(scheduler: Scheduler) -> None:  # HD-15
     traces = image_study(seed=1, trials=8, steps=20)
     replay = simulate(traces, scheduler, cluster=Cluster(units=2))
     assert len(replay.study.trials) == 8

@@ -1,0 +1,66 @@
+"""Defaults for the attributes that a user's scheduler does not have.
+
+A scheduler needs ``max_steps``, ``next`` and ``on_report``. The other attributes of the port have
+defaults that hold for every scheduler, so that a class that does not state them works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from hpo_ops.core import Decision, Scheduler, Study, Trial, TrialGroup
+
+_ATTRIBUTES = ("pauses", "copies", "rungs", "forecast_every")
+
+
+@dataclass(frozen=True)
+class SchedulerWithDefaults:
+    """A user's scheduler, with the port's defaults for the attributes that it does not have.
+
+    Attributes:
+        inner: The user's scheduler, which makes all decisions.
+    """
+
+    inner: Scheduler
+
+    @property
+    def pauses(self) -> bool:
+        """True by default: a class that does not say so may pause trials."""
+        return getattr(self.inner, "pauses", True)
+
+    @property
+    def copies(self) -> bool:
+        """False by default."""
+        return getattr(self.inner, "copies", False)
+
+    @property
+    def max_steps(self) -> int | None:
+        return self.inner.max_steps
+
+    @property
+    def rungs(self) -> tuple[int, ...] | None:
+        """The user's rungs; None by default, so that ``reproducible: true`` is refused."""
+        return getattr(self.inner, "rungs", None)
+
+    @property
+    def forecast_every(self) -> int | None:
+        """The user's interval; None by default, so that no curves are fitted."""
+        return getattr(self.inner, "forecast_every", None)
+
+    def next(self, study: Study, free: int, now: float) -> TrialGroup:
+        return self.inner.next(study, free, now)
+
+    def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
+        return self.inner.on_report(study, trial, now)
+
+
+def with_defaults(scheduler: object) -> Scheduler:
+    """The scheduler itself if it has every attribute of the port, else with defaults.
+
+    Args:
+        scheduler: An object with ``max_steps``, ``next`` and ``on_report``.
+    """
+    if all(hasattr(scheduler, name) for name in _ATTRIBUTES):
+        return cast(Scheduler, scheduler)
+    return SchedulerWithDefaults(cast(Scheduler, scheduler))
