@@ -29,10 +29,6 @@ class Ranking:
         """Whether fewer than so many scores, at most all of them, are strictly greater."""
         return count > 0 and self._scores[-count] <= score
 
-    def worse_than(self, score: float) -> int:
-        """How many scores are strictly less."""
-        return bisect_left(self._scores, score)
-
     def remove(self, score: float) -> None:
         """Takes one such score out.
 

@@ -11,7 +11,6 @@ from hpo_ops.curves.forecast import QuantileForecast
 from hpo_ops.curves.mcmc import McmcEnsemble
 from hpo_ops.curves.predictor_port import CurvePredictor
 from hpo_ops.curves.projected import ProjectedEnsemble
-from hpo_ops.curves.remaining import Remaining, expected_remaining, remaining_of
 from hpo_ops.curves.wandering import WanderingEnsemble
 
 PREDICTORS: Mapping[str, type[CurvePredictor]] = {
@@ -50,9 +49,6 @@ __all__ = [
     "McmcEnsemble",
     "ProjectedEnsemble",
     "QuantileForecast",
-    "Remaining",
     "WanderingEnsemble",
     "create_predictor",
-    "expected_remaining",
-    "remaining_of",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist, fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,6 @@ class Moves(StrEnum):
 
     STRETCH = "stretch"
     DIFFERENTIAL = "differential"
-
-
-def mixture_probability(score: float, means: Array, deviations: Array) -> float:
-    """The mean over samples of the chance that a normal is at least a score."""
-    return fmean(NormalDist().cdf(z) for z in (means - score) / deviations)
 
 
 @dataclass(frozen=True, kw_only=True)

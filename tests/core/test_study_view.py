@@ -22,7 +22,6 @@ def test_a_rank_is_what_counting_gives(values: list[float], score: float) -> Non
     for value in values:
         ranking.add(value)
     assert ranking.better_than(score) == sum(value > score for value in values)
-    assert ranking.worse_than(score) == sum(value < score for value in values)
     assert ranking.top(3) == sorted(values, reverse=True)[:3]
     assert ranking.top(0) == []
     for count in range(len(values) + 1):
