@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from hpo_ops.airflow.connections import KUBERNETES, connect_gateway
 from hpo_ops.airflow.node_capacity import count_again
 from hpo_ops.airflow.running_studies import RunningStudies
+from hpo_ops.client.reconciler import Reconciler
 from hpo_ops.core.leftovers import LedgerStudy, RunState
 from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
-from hpo_ops.runners.reconciler import Reconciler
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +39,7 @@ class ReconcileOperator(BaseOperator):
         reconciler = Reconciler(
             gateway,
             lambda study: run_state(context["ti"], study),
-            cluster,
+            {"kubernetes": cluster} if cluster else {},
             on_end=lambda study: RunningStudies().forget(study.dag_id, study.run_id),
         )
         done = reconciler.repair(reconciler.look())
@@ -55,7 +55,7 @@ class ReconcileOperator(BaseOperator):
                 left.append(f"{finding.text}: {item.problem}")
                 self.log.warning("%s; not repaired: %s", finding.text, item.problem)
             else:
-                self.log.info("%s; repaired: %s", finding.text, finding.repair.value)
+                self.log.info("%s; repaired: %s", finding.text, finding.repair_text)
         if not done:
             self.log.info("nothing was left behind")
         return left

@@ -12,13 +12,13 @@ from rich.table import Table
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import Session, connect
 from hpo_ops.cli.terminal import SafeConsole
+from hpo_ops.client.reconciler import Reconciler, Repaired
 from hpo_ops.core.leftovers import Finding, LedgerStudy, RunState
+from hpo_ops.core.runner_resources import ResourcesUnavailableError
 from hpo_ops.runners.kubernetes.cluster_leftovers import (
     Cluster,
-    NoClusterError,
     connect_by_kubeconfig,
 )
-from hpo_ops.runners.reconciler import Reconciler, Repaired
 
 EXAMPLES = (
     "Examples: hpo doctor · hpo doctor --namespace training · hpo doctor --fix · "
@@ -52,7 +52,9 @@ def doctor(
     session = connect()
     cluster, notes = _find_cluster(namespace)
     reconciler = Reconciler(
-        session.gateway, lambda study: _run_state(session, study, notes), cluster
+        session.gateway,
+        lambda study: _run_state(session, study, notes),
+        {"kubernetes": cluster} if cluster else {},
     )
     findings = reconciler.look()
     done = reconciler.repair(findings, with_unknown=with_unknown) if is_fixed else []
@@ -71,7 +73,7 @@ def doctor(
 def _find_cluster(namespace: str | None) -> tuple[Cluster | None, list[str]]:
     try:
         return connect_by_kubeconfig(namespace), []
-    except NoClusterError as error:
+    except ResourcesUnavailableError as error:
         if namespace is not None:
             raise CommandError(
                 f"the namespace {namespace} cannot be looked at: {error}"
@@ -110,7 +112,7 @@ def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str
         table.add_column(column, overflow="fold")
     for index, finding in enumerate(findings):
         result = [done[index].problem or "repaired"] if done else []
-        table.add_row(finding.text, finding.repair.value, *result)
+        table.add_row(finding.text, finding.repair_text, *result)
     out.print(table)
     left = sum(bool(item.problem) for item in done) if done else len(findings)
     what = f"{left} of {len(findings)} found" if done else f"{left} found"

@@ -1,33 +1,32 @@
-"""What was left behind: ledger, Airflow and cluster compared, and how to put it right.
+"""Leftovers of crashes: finds them by comparing the ledger, Airflow and the runners' resources.
 
-Nothing here looks or acts. `find_leftovers` is given what each of the three says and returns what
-disagrees. It errs on the side of leaving alone: what could not be seen is not judged.
+Nothing here reads from or writes to any of the three. `find_leftovers` gets what each of them
+reports and returns the disagreements, each with its repair. What could not be seen is not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
+from hpo_ops.core.runner_resources import ResourceList, RunnerResource
 from hpo_ops.protocol import Message
 
 YOUNG_SECONDS = 60.0
-"""What is younger than this is still being made, and what ended so recently still being put away.
-
-The operator creates a pod seconds after its segment, and deletes it seconds after its end.
-"""
-SECRET_SECONDS = 600.0
-"""A secret is made just before its pod; a try that was cut short between the two comes again."""
+"""Age below which nothing is judged: an operator creates a pod seconds after its segment, and
+deletes it seconds after the segment's end."""
+ACCESSORY_SECONDS = 600.0
+"""Age below which resources other than trainings, such as secrets, are not judged: they are
+created before their training, and a task that dies between the two is retried."""
 ENDED = "ended"
 """The state of a study that is closed."""
-POD_RUNNER = "kubernetes"
 
 
 class RunState(StrEnum):
-    """What Airflow says of a DAG run."""
+    """The state of a DAG run, as far as leftovers depend on it."""
 
     GOING = "goes on"
     SUCCESS = "has ended well"
@@ -36,7 +35,7 @@ class RunState(StrEnum):
 
     @classmethod
     def of(cls, state: str | None) -> RunState:
-        """Airflow's own word; None where it knows no such run."""
+        """From Airflow's own name of a state; None where Airflow knows no such run."""
         known = {None: cls.MISSING, "success": cls.SUCCESS, "failed": cls.FAILED}
         return known.get(state, cls.GOING)
 
@@ -48,7 +47,7 @@ class LedgerStudy(Message):
     Attributes:
         key: Its name and its DAG run, for people.
         seconds: Since it was entered.
-        may_edit: Whether who asks may repair it.
+        may_edit: Whether the caller may repair it.
     """
 
     id: int
@@ -62,17 +61,17 @@ class LedgerStudy(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerSegment(Message):
-    """A segment that is open, or that has a pod.
+    """A segment that is open, or that has resources of its runner.
 
     Attributes:
         study: Key of its study.
         study_state: State of its study.
-        runner: Where it runs.
-        namespace: Of its pod; None for the cluster connection's own.
+        runner: Name of its runner.
+        namespace: Namespace of its resources; None for the runner's default.
         seconds: Since it started.
         ended_seconds: Since it ended; None while it is open.
-        has_lease: Whether someone has given a sign of life within the time of a lease.
-        may_edit: Whether who asks may repair it.
+        has_lease: Whether it holds a lease that has not expired: heartbeats extend it.
+        may_edit: Whether the caller may repair it.
     """
 
     id: str
@@ -105,14 +104,14 @@ class StrayLease(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPart(Message):
-    """What the ledger says.
+    """The ledger's part of the comparison.
 
     Attributes:
         studies: Those that are not closed.
         segments: The open ones, and those that were asked about.
         leases: Leases of segments that are over.
-        namespaces: Where studies have had pods besides the cluster connection's own namespace.
-        hidden: Segments that were asked about and are not for the eyes of who asks.
+        namespaces: Namespaces that studies have named for their resources.
+        hidden: Segments that were asked about and that the caller may not see.
     """
 
     studies: list[LedgerStudy] = field(default_factory=list)
@@ -134,79 +133,32 @@ class LedgerPart(Message):
         return super().from_dict(values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LivePod:
-    """A pod of a segment.
-
-    Attributes:
-        seconds: Since it was created.
-        is_leaving: It was told to go.
-        is_lost: It was told to go and its node does not answer.
-    """
-
-    name: str
-    namespace: str
-    segment: str
-    seconds: float
-    is_leaving: bool = False
-    is_lost: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveSecret:
-    """A secret of a segment."""
-
-    name: str
-    namespace: str
-    segment: str
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterPart:
-    """What the cluster says.
-
-    Attributes:
-        default_namespace: Where the pods of studies are that name no namespace.
-        namespaces: Those that could be looked at.
-    """
-
-    default_namespace: str
-    namespaces: frozenset[str] = frozenset()
-    pods: Sequence[LivePod] = ()
-    secrets: Sequence[LiveSecret] = ()
-
-    @property
-    def segments(self) -> set[str]:
-        """The segments that have something there."""
-        return {pod.segment for pod in self.pods} | {secret.segment for secret in self.secrets}
-
-
 class Repair(StrEnum):
-    """How to put something right."""
+    """How a leftover is repaired."""
 
     END_STUDY = "end study"
     FINISH_SEGMENT = "finish segment as preempted"
     FREE_LEASE = "free lease"
-    DELETE_POD = "delete pod"
-    DELETE_SECRET = "delete secret"  # noqa: S105, what is done to one
+    DELETE_RESOURCE = "delete"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(Message):
-    """Something that was left behind.
+    """One leftover and its repair.
 
     Attributes:
         text: What is wrong, in a sentence.
-        repair: How to put it right.
-        reason: What the ledger is to remember of it.
-        study_id: The study that it is of, where it is known.
-        segment: The segment that it is of.
-        name: Name of the pod or the secret.
-        namespace: Its namespace.
-        is_forced: Whether the pod is to be deleted without waiting for its node.
-        is_unknown: Whether the ledger has never heard of it: it may be someone else's.
-        may_repair: Whether who asks has the right to.
+        repair: How it is repaired.
+        reason: Why, as the ledger records it.
+        study_id: The study that the leftover belongs to, where it is known.
+        segment: The segment that it belongs to.
+        runner: The runner of the resource.
+        kind: What kind of resource it is, such as ``pod``.
+        name: Name of the resource.
+        namespace: Namespace of the resource.
+        is_forced: Whether the resource is to be deleted without waiting for its machine.
+        is_unknown: Whether the ledger has no such segment: another platform may own the resource.
+        may_repair: Whether the caller has the right to repair it.
     """
 
     text: str
@@ -214,35 +166,42 @@ class Finding(Message):
     reason: str = ""
     study_id: int | None = None
     segment: str | None = None
+    runner: str | None = None
+    kind: str = ""
     name: str | None = None
     namespace: str | None = None
     is_forced: bool = False
     is_unknown: bool = False
     may_repair: bool = True
 
+    @property
+    def repair_text(self) -> str:
+        """The repair, for people: such as ``delete pod``."""
+        return f"{self.repair.value} {self.kind}".strip()
+
 
 def find_leftovers(
-    ledger: LedgerPart, runs: Mapping[int, RunState], cluster: ClusterPart | None
+    ledger: LedgerPart, runs: Mapping[int, RunState], resources: Mapping[str, ResourceList]
 ) -> list[Finding]:
-    """What disagrees, in the order in which it is to be repaired: the ledger, then the cluster.
+    """The leftovers in the order in which they are to be repaired: the ledger's, then resources.
 
-    The ledger must have been read last: what ends meanwhile has then ended for all three.
+    The ledger must be read last: what ends while the three are read has then ended in all.
 
     Args:
-        ledger: What the ledger says; asked about every segment that has a pod or a secret.
-        runs: States of DAG runs by the ids of their studies; one that is not there is unknown.
-        cluster: What the cluster says; None where nobody could look.
+        ledger: The ledger's part, with every segment that has a resource.
+        runs: States of DAG runs by the ids of their studies; a missing state is unknown.
+        resources: The resources of each runner that could be seen, by its name.
     """
-    return list(_Comparison(ledger, runs, cluster).findings())
+    return list(_Comparison(ledger, runs, resources).findings())
 
 
 @dataclass(frozen=True)
 class _Comparison:
     ledger: LedgerPart
     runs: Mapping[int, RunState]
-    cluster: ClusterPart | None
+    resources: Mapping[str, ResourceList]
     over: set[str] = field(default_factory=set)
-    """Segments that are open and end by what was found so far."""
+    """Open segments that the findings so far will end."""
 
     @cached_property
     def segments(self) -> dict[str, LedgerSegment]:
@@ -252,9 +211,8 @@ class _Comparison:
         yield from self._studies()
         yield from self._segments()
         yield from self._leases()
-        if self.cluster is not None:
-            yield from self._pods(self.cluster)
-            yield from self._secrets(self.cluster)
+        for runner, found in self.resources.items():
+            yield from self._of_runner(runner, found)
 
     def _studies(self) -> Iterator[Finding]:
         for study in self.ledger.studies:
@@ -278,8 +236,8 @@ class _Comparison:
                 continue
             if segment.study_state == ENDED:
                 why = "its study is closed"
-            elif self._has_lost_its_pod(segment):
-                why = "it has no pod, and its lease has expired"
+            elif (kind := self._lost_training(segment)) is not None:
+                why = f"it has no {kind}, and its lease has expired"
             else:
                 continue
             self.over.add(segment.id)
@@ -292,13 +250,14 @@ class _Comparison:
                 may_repair=segment.may_edit,
             )
 
-    def _has_lost_its_pod(self, segment: LedgerSegment) -> bool:
-        if self.cluster is None or segment.runner != POD_RUNNER or segment.has_lease:
-            return False
-        namespace = segment.namespace or self.cluster.default_namespace
-        has_pod = any(pod.segment == segment.id for pod in self.cluster.pods)
-        was_seen = namespace in self.cluster.namespaces
-        return was_seen and not has_pod and segment.seconds >= YOUNG_SECONDS
+    def _lost_training(self, segment: LedgerSegment) -> str | None:
+        """The kind of resource that a segment should have and has not; None where all is well."""
+        found = self.resources.get(segment.runner)
+        if found is None or segment.has_lease or segment.seconds < YOUNG_SECONDS:
+            return None
+        if (segment.namespace or found.default_namespace) not in found.namespaces:
+            return None
+        return None if segment.id in found.trainings else found.training_kind
 
     def _leases(self) -> Iterator[Finding]:
         for lease in self.ledger.leases:
@@ -311,25 +270,23 @@ class _Comparison:
                 may_repair=lease.may_edit,
             )
 
-    def _pods(self, cluster: ClusterPart) -> Iterator[Finding]:
-        for pod in cluster.pods:
-            is_going = pod.is_leaving and not pod.is_lost
-            if pod.seconds < YOUNG_SECONDS or is_going:
-                continue
-            if why := self._why_unwanted(pod.segment):
-                yield self._in_cluster(pod, Repair.DELETE_POD, why, is_forced=pod.is_lost)
-
-    def _secrets(self, cluster: ClusterPart) -> Iterator[Finding]:
-        have_pods = {pod.segment for pod in cluster.pods}
-        for secret in cluster.secrets:
-            # A secret goes with its pod.
-            if secret.seconds < SECRET_SECONDS or secret.segment in have_pods:
-                continue
-            if why := self._why_unwanted(secret.segment):
-                yield self._in_cluster(secret, Repair.DELETE_SECRET, why)
+    def _of_runner(self, runner: str, found: ResourceList) -> Iterator[Finding]:
+        # An accessory, such as a secret, goes with its training.
+        order = sorted(found.resources, key=lambda item: not item.is_training)
+        for resource in order:
+            if resource.is_training:
+                is_going = resource.is_leaving and not resource.is_lost
+                is_judged = resource.seconds >= YOUNG_SECONDS and not is_going
+            else:
+                is_judged = (
+                    resource.seconds >= ACCESSORY_SECONDS
+                    and resource.segment not in found.trainings
+                )
+            if is_judged and (why := self._why_unwanted(resource.segment)):
+                yield self._unwanted(runner, resource, why, found.training_kind)
 
     def _why_unwanted(self, segment_id: str) -> str | None:
-        """Why a segment needs nothing in the cluster any more; None where it may."""
+        """Why a segment needs no resources any more; None where it may need them."""
         segment = self.segments.get(segment_id)
         if segment is None:
             is_hidden = segment_id in self.ledger.hidden
@@ -340,20 +297,21 @@ class _Comparison:
             return "its segment is over"
         return None
 
-    def _in_cluster(
-        self, found: LivePod | LiveSecret, repair: Repair, why: str, *, is_forced: bool = False
+    def _unwanted(
+        self, runner: str, resource: RunnerResource, why: str, training_kind: str
     ) -> Finding:
-        segment = self.segments.get(found.segment)
-        kind = "pod" if repair is Repair.DELETE_POD else "secret"
+        segment = self.segments.get(resource.segment)
         of = f" of {segment.name}" if segment else ""
-        there = "exists" if kind == "pod" else "exists without a pod"
+        there = "exists" if resource.is_training else f"exists without a {training_kind}"
         return Finding(
-            text=f"{kind} {found.name}{of} in {found.namespace} {there}, but {why}",
-            repair=repair,
+            text=f"{resource.kind} {resource.name}{of} in {resource.namespace} {there}, but {why}",
+            repair=Repair.DELETE_RESOURCE,
             study_id=segment.study_id if segment else None,
-            segment=found.segment,
-            name=found.name,
-            namespace=found.namespace,
-            is_forced=is_forced,
+            segment=resource.segment,
+            runner=runner,
+            kind=resource.kind,
+            name=resource.name,
+            namespace=resource.namespace,
+            is_forced=resource.is_lost,
             is_unknown=segment is None,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 
@@ -49,9 +50,11 @@ class ResourceList:
         namespaces: The namespaces that could be looked at. A segment whose namespace is not
             among them is not judged.
         resources: What was found there.
+        training_kind: The kind of resource that a training runs in, such as ``pod``.
     """
 
     default_namespace: str
+    training_kind: str
     namespaces: frozenset[str] = frozenset()
     resources: Sequence[RunnerResource] = ()
 
@@ -59,6 +62,11 @@ class ResourceList:
     def segments(self) -> set[str]:
         """The segments that have a resource."""
         return {resource.segment for resource in self.resources}
+
+    @cached_property
+    def trainings(self) -> set[str]:
+        """The segments whose training has a resource."""
+        return {resource.segment for resource in self.resources if resource.is_training}
 
 
 class RunnerResources(Protocol):

@@ -14,8 +14,8 @@ from hpo_ops.airflow.reconcile_dag import ReconcileOperator, build_reconcile_dag
 from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.core.leftovers import RunState
 from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from tests.client.test_reconciler import STUDY, FakeLedger
 from tests.runners.fake_kubernetes import FakeKubernetes
-from tests.runners.test_reconciler import STUDY, FakeLedger
 from tests.studies import study_data
 
 PROJECT = Path(__file__).resolve().parents[2]

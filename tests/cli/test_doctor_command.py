@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from hpo_ops.cli import doctor_command
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.commands import app
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster, NoClusterError
+from hpo_ops.core.runner_resources import ResourcesUnavailableError
+from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from tests.client.test_reconciler import STUDY, FakeLedger
 from tests.runners.fake_kubernetes import FakeKubernetes
-from tests.runners.test_reconciler import STUDY, FakeLedger
 
 
 class FakeAirflow:
@@ -40,7 +41,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     def connect_cluster(namespace: str | None) -> Cluster:
         there.asked.append(namespace)
         if there.kubernetes is None:
-            raise NoClusterError("no kubeconfig can be used")
+            raise ResourcesUnavailableError("no kubeconfig can be used")
         return Cluster(there.kubernetes, namespace or "default")
 
     monkeypatch.setattr(doctor_command, "connect", lambda: there)

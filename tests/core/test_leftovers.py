@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from hpo_ops.core.leftovers import (
-    ClusterPart,
     Finding,
     LedgerPart,
     LedgerSegment,
     LedgerStudy,
-    LivePod,
-    LiveSecret,
     Repair,
     RunState,
     StrayLease,
     find_leftovers,
 )
+from hpo_ops.core.runner_resources import ResourceList, RunnerResource
 
 OLD = 3600.0
 
@@ -52,23 +50,28 @@ def segment(**changes: Any) -> LedgerSegment:
     return LedgerSegment(**{**values, **changes})
 
 
-def pod(**changes: Any) -> LivePod:
-    values = {"name": "p", "namespace": "default", "segment": "s", "seconds": OLD}
-    return LivePod(**{**values, **changes})
+Resources = dict[str, ResourceList]
+"""The resources of each runner that could be seen."""
 
 
-def secret(**changes: Any) -> LiveSecret:
-    values = {"name": "x", "namespace": "default", "segment": "s", "seconds": OLD}
-    return LiveSecret(**{**values, **changes})
+def pod(**changes: Any) -> RunnerResource:
+    values = {"kind": "pod", "name": "p", "namespace": "default", "segment": "s", "seconds": OLD}
+    return RunnerResource(**{**values, **changes})
 
 
-def cluster(*found: LivePod | LiveSecret, namespaces: set[str] | None = None) -> ClusterPart:
-    return ClusterPart(
-        default_namespace="default",
-        namespaces=frozenset({"default"} if namespaces is None else namespaces),
-        pods=[item for item in found if isinstance(item, LivePod)],
-        secrets=[item for item in found if isinstance(item, LiveSecret)],
-    )
+def secret(**changes: Any) -> RunnerResource:
+    return pod(**{"kind": "secret", "name": "x", "is_training": False, **changes})
+
+
+def cluster(*found: RunnerResource, namespaces: set[str] | None = None) -> Resources:
+    return {
+        "kubernetes": ResourceList(
+            default_namespace="default",
+            training_kind="pod",
+            namespaces=frozenset({"default"} if namespaces is None else namespaces),
+            resources=found,
+        )
+    }
 
 
 def ledger(*known: LedgerStudy | LedgerSegment | StrayLease, **changes: Any) -> LedgerPart:
@@ -86,7 +89,7 @@ OVER = segment(ended_seconds=OLD, has_lease=False)
 SILENT = segment(has_lease=False)
 LEASE = StrayLease(segment="s", study_id=1, study="digits/run", trial=3)
 
-CASES: dict[str, tuple[LedgerPart, dict[int, RunState], ClusterPart | None, list[Repair]]] = {
+CASES: dict[str, tuple[LedgerPart, dict[int, RunState], Resources, list[Repair]]] = {
     "nothing": (ledger(), {}, cluster(), []),
     "a pod at work": (ledger(study(), segment()), GOING, cluster(pod(), secret()), []),
     "a pod at work that nobody renews": (ledger(study(), SILENT), GOING, cluster(pod()), []),
@@ -94,13 +97,13 @@ CASES: dict[str, tuple[LedgerPart, dict[int, RunState], ClusterPart | None, list
         ledger(study(), OVER),
         GOING,
         cluster(pod()),
-        [Repair.DELETE_POD],
+        [Repair.DELETE_RESOURCE],
     ),
     "a pod of a segment that is over, in a study that is closed": (
         ledger(OVER),
         {},
         cluster(pod(), secret()),
-        [Repair.DELETE_POD],
+        [Repair.DELETE_RESOURCE],
     ),
     "a pod of a segment that was over a moment ago": (
         ledger(study(), segment(ended_seconds=5.0)),
@@ -113,12 +116,12 @@ CASES: dict[str, tuple[LedgerPart, dict[int, RunState], ClusterPart | None, list
         ledger(OVER),
         {},
         cluster(pod(is_leaving=True, is_lost=True)),
-        [Repair.DELETE_POD],
+        [Repair.DELETE_RESOURCE],
     ),
-    "a pod that nobody knows": (ledger(), {}, cluster(pod()), [Repair.DELETE_POD]),
+    "a pod that nobody knows": (ledger(), {}, cluster(pod()), [Repair.DELETE_RESOURCE]),
     "a new pod that nobody knows yet": (ledger(), {}, cluster(pod(seconds=5.0)), []),
     "a pod of somebody else's study": (ledger(hidden=["s"]), {}, cluster(pod(), secret()), []),
-    "a secret without a pod": (ledger(OVER), {}, cluster(secret()), [Repair.DELETE_SECRET]),
+    "a secret without a pod": (ledger(OVER), {}, cluster(secret()), [Repair.DELETE_RESOURCE]),
     "a new secret without a pod": (ledger(OVER), {}, cluster(secret(seconds=60.0)), []),
     "a secret whose task comes again": (
         ledger(study(), segment()),
@@ -130,10 +133,10 @@ CASES: dict[str, tuple[LedgerPart, dict[int, RunState], ClusterPart | None, list
         ledger(study(), SILENT),
         GOING,
         cluster(secret()),
-        [Repair.FINISH_SEGMENT, Repair.DELETE_SECRET],
+        [Repair.FINISH_SEGMENT, Repair.DELETE_RESOURCE],
     ),
     "a segment whose pod is not there yet": (ledger(study(), segment()), GOING, cluster(), []),
-    "a segment of which no pod could be seen": (ledger(study(), SILENT), GOING, None, []),
+    "a segment of which no pod could be seen": (ledger(study(), SILENT), GOING, {}, []),
     "a segment in a namespace that could not be seen": (
         ledger(study(), segment(has_lease=False, namespace="far")),
         GOING,
@@ -149,33 +152,33 @@ CASES: dict[str, tuple[LedgerPart, dict[int, RunState], ClusterPart | None, list
     "a segment of a study that is closed": (
         ledger(segment(study_state="ended")),
         {},
-        None,
+        {},
         [Repair.FINISH_SEGMENT],
     ),
     "a study whose run is gone": (
         ledger(study(), segment()),
         GONE,
         cluster(pod(), secret()),
-        [Repair.END_STUDY, Repair.DELETE_POD],
+        [Repair.END_STUDY, Repair.DELETE_RESOURCE],
     ),
     "a paused study whose run has failed": (
         ledger(study(state="paused")),
         {1: RunState.FAILED},
-        None,
+        {},
         [Repair.END_STUDY],
     ),
     "a study whose run ended without closing it": (
         ledger(study()),
         {1: RunState.SUCCESS},
-        None,
+        {},
         [Repair.END_STUDY],
     ),
-    "a study that was just entered": (ledger(study(seconds=3.0)), GONE, None, []),
-    "a study whose run could not be seen": (ledger(study(), segment()), {}, None, []),
+    "a study that was just entered": (ledger(study(seconds=3.0)), GONE, {}, []),
+    "a study whose run could not be seen": (ledger(study(), segment()), {}, {}, []),
     "a lease of a segment that is over": (
         ledger(study(), LEASE),
         GOING,
-        None,
+        {},
         [Repair.FREE_LEASE],
     ),
 }
@@ -197,6 +200,29 @@ def test_a_finding_is_a_sentence() -> None:
     )
 
 
+def test_a_segment_is_judged_by_the_resources_of_its_own_runner() -> None:
+    containers = ResourceList(
+        default_namespace="here",
+        training_kind="container",
+        namespaces=frozenset({"here"}),
+        resources=[pod(kind="container", name="c", namespace="here", segment="t")],
+    )
+    there = {**cluster(pod()), "docker": containers}
+    known = ledger(
+        study(),
+        segment(id="s", runner="docker", has_lease=False),
+        segment(id="t", runner="docker"),
+    )
+    lost, *_ = find_leftovers(known, GOING, there)
+    assert lost.segment == "s"
+    assert lost.reason == "it has no container, and its lease has expired"
+    unwanted = find_leftovers(ledger(segment(id="t", ended_seconds=OLD), OVER), {}, there)
+    assert [(item.runner, item.repair_text, item.name) for item in unwanted] == [
+        ("kubernetes", "delete pod", "p"),
+        ("docker", "delete container", "c"),
+    ]
+
+
 def test_what_the_ledger_never_heard_of_is_marked() -> None:
     (finding,) = find_leftovers(ledger(), {}, cluster(pod()))
     assert finding.is_unknown
@@ -211,7 +237,7 @@ def test_a_pod_on_a_node_that_is_gone_is_not_waited_for() -> None:
 
 
 def test_who_may_not_change_a_study_is_told() -> None:
-    (finding,) = find_leftovers(ledger(study(may_edit=False)), GONE, None)
+    (finding,) = find_leftovers(ledger(study(may_edit=False)), GONE, {})
     assert not finding.may_repair
 
 
@@ -241,7 +267,7 @@ IDS = ["a", "b", "c", "d"]
 
 
 @some.composite
-def worlds(draw: Any) -> tuple[LedgerPart, dict[int, RunState], ClusterPart | None]:
+def worlds(draw: Any) -> tuple[LedgerPart, dict[int, RunState], Resources]:
     """Anything that ledger, Airflow and cluster could say, whether or not it makes sense."""
     studies = [
         study(
@@ -280,12 +306,12 @@ def worlds(draw: Any) -> tuple[LedgerPart, dict[int, RunState], ClusterPart | No
         namespaces=draw(some.sets(some.sampled_from(["default", "far"]))),
     )
     known = ledger(*studies, *segments, *leases, hidden=draw(some.sampled_from([[], ["d"]])))
-    return known, runs, draw(some.sampled_from([there, None]))
+    return known, runs, draw(some.sampled_from([there, {}]))
 
 
 def repair(
-    known: LedgerPart, there: ClusterPart | None, findings: list[Finding]
-) -> tuple[LedgerPart, ClusterPart | None]:
+    known: LedgerPart, there: Resources, findings: list[Finding]
+) -> tuple[LedgerPart, Resources]:
     """The world after all repairs; what ended did so just now, and a secret goes with its pod."""
 
     def of(repair: Repair, name: str) -> set[Any]:
@@ -293,7 +319,7 @@ def repair(
 
     ended, lost = of(Repair.END_STUDY, "study_id"), of(Repair.FINISH_SEGMENT, "segment")
     freed = of(Repair.FREE_LEASE, "segment")
-    pods, secrets = of(Repair.DELETE_POD, "name"), of(Repair.DELETE_SECRET, "name")
+    deleted = {(item.kind, item.name) for item in findings if item.kind}
     known = replace(
         known,
         studies=[item for item in known.studies if item.id not in ended],
@@ -305,21 +331,25 @@ def repair(
         ],
         leases=[item for item in known.leases if item.segment not in freed],
     )
-    if there is None:
-        return known, None
-    gone = {item.segment for item in there.pods if item.name in pods}
-    return known, replace(
-        there,
-        pods=[item for item in there.pods if item.name not in pods],
-        secrets=[
-            item for item in there.secrets if item.name not in secrets and item.segment not in gone
-        ],
-    )
+    if not there:
+        return known, {}
+    found = there["kubernetes"]
+    gone = {
+        item.segment
+        for item in found.resources
+        if item.is_training and (item.kind, item.name) in deleted
+    }
+    left = [
+        item
+        for item in found.resources
+        if (item.kind, item.name) not in deleted and (item.is_training or item.segment not in gone)
+    ]
+    return known, {"kubernetes": replace(found, resources=left)}
 
 
 @given(worlds())
 def test_after_the_repairs_nothing_is_left(
-    world: tuple[LedgerPart, dict[int, RunState], ClusterPart | None],
+    world: tuple[LedgerPart, dict[int, RunState], Resources],
 ) -> None:
     known, runs, there = world
     findings = find_leftovers(known, runs, there)
@@ -329,13 +359,13 @@ def test_after_the_repairs_nothing_is_left(
 
 @given(worlds())
 def test_a_pod_of_a_segment_that_goes_on_is_never_touched(
-    world: tuple[LedgerPart, dict[int, RunState], ClusterPart | None],
+    world: tuple[LedgerPart, dict[int, RunState], Resources],
 ) -> None:
     known, runs, there = world
     deleted = {
         finding.segment
         for finding in find_leftovers(known, runs, there)
-        if finding.repair in (Repair.DELETE_POD, Repair.DELETE_SECRET)
+        if finding.repair is Repair.DELETE_RESOURCE
     }
     at_work = {
         item.id

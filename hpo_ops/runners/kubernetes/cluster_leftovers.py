@@ -1,4 +1,4 @@
-"""Pods and secrets in a cluster: which there are, and how they are deleted."""
+"""Pods and secrets of segments in a cluster: lists and deletes them for the reconciler."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from hpo_ops.core.leftovers import ClusterPart, LivePod, LiveSecret
+from hpo_ops.core.runner_resources import (
+    ResourceList,
+    ResourcesUnavailableError,
+    RunnerResource,
+)
 from hpo_ops.runners.kubernetes.pod_names import MANAGED_BY, SEGMENT_LABEL
 from hpo_ops.runners.kubernetes.pod_status import read_status
 
 SELECTOR = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), SEGMENT_LABEL])
-"""What belongs to a segment."""
+"""Selects what belongs to a segment."""
 PAGE = 500
-
-
-class NoClusterError(Exception):
-    """No cluster can be reached from here; the message says why."""
+POD, SECRET = "pod", "secret"
+"""Kinds of resources."""
 
 
 @dataclass
@@ -34,30 +36,28 @@ class Cluster:
     default_namespace: str
     notes: list[str] = field(default_factory=list)
 
-    def look(self, namespaces: Sequence[str], now: datetime | None = None) -> ClusterPart:
-        """The pods and secrets of segments, in the default namespace and those given."""
+    def look(self, namespaces: Sequence[str], now: datetime | None = None) -> ResourceList:
         now = now or datetime.now(UTC)
-        pods: list[LivePod] = []
-        secrets: list[LiveSecret] = []
+        resources: list[RunnerResource] = []
         seen = set()
         for namespace in dict.fromkeys([self.default_namespace, *namespaces]):
             # Secrets first: one whose pod is made meanwhile then has it.
-            found = self._list("secrets", self.api.list_namespaced_secret, namespace)
-            there = self._list("pods", self.api.list_namespaced_pod, namespace)
-            if there is None:
+            secrets = self._list("secrets", self.api.list_namespaced_secret, namespace)
+            pods = self._list("pods", self.api.list_namespaced_pod, namespace)
+            if pods is None:
                 continue
-            pods += [_pod(item, now) for item in there]
-            secrets += [_secret(item, now) for item in found or ()]
+            resources += [_pod(item, now) for item in pods]
+            resources += [_secret(item, now) for item in secrets or ()]
             seen.add(namespace)
-        return ClusterPart(
+        return ResourceList(
             default_namespace=self.default_namespace,
+            training_kind=POD,
             namespaces=frozenset(seen),
-            pods=pods,
-            secrets=secrets,
+            resources=resources,
         )
 
     def _list(self, what: str, list_some: Any, namespace: str) -> list[Any] | None:
-        """All there are; None, and a note, where they cannot be seen."""
+        """All objects of a kind; None, and a note, where they cannot be seen."""
         try:
             return list(_pages(list_some, namespace))
         except Exception as error:  # noqa: BLE001, no right to, or no answer
@@ -65,32 +65,30 @@ class Cluster:
             self.notes.append(f"{what} in the namespace {namespace} cannot be seen: {why}")
             return None
 
-    def delete_pod(self, name: str, namespace: str, *, is_forced: bool) -> None:
-        """Deletes a pod, which may be gone already; the training saves before it goes."""
-        grace = 0 if is_forced else None
-        _without_404(
-            lambda: self.api.delete_namespaced_pod(name, namespace, grace_period_seconds=grace)
-        )
-
-    def delete_secret(self, name: str, namespace: str) -> None:
-        """Deletes a secret, which may be gone already."""
-        _without_404(lambda: self.api.delete_namespaced_secret(name, namespace))
+    def delete(self, kind: str, name: str, namespace: str, *, is_forced: bool) -> None:
+        if kind == POD:
+            grace = 0 if is_forced else None
+            _without_404(
+                lambda: self.api.delete_namespaced_pod(name, namespace, grace_period_seconds=grace)
+            )
+        else:
+            _without_404(lambda: self.api.delete_namespaced_secret(name, namespace))
 
 
 def connect_by_kubeconfig(namespace: str | None) -> Cluster:
     """The cluster of the usual kubeconfig, or the one that this process runs in.
 
     Raises:
-        NoClusterError: There is none, or the Kubernetes client is not installed.
+        ResourcesUnavailableError: There is none, or the Kubernetes client is not installed.
     """
     try:
         from kubernetes import client, config
     except ImportError as error:
-        raise NoClusterError("the package kubernetes is not installed") from error
+        raise ResourcesUnavailableError("the package kubernetes is not installed") from error
     try:
         config.load_config()
     except Exception as error:  # a file that is missing or wrong in one of many ways
-        raise NoClusterError(f"no kubeconfig can be used ({error})") from error
+        raise ResourcesUnavailableError(f"no kubeconfig can be used ({error})") from error
     return Cluster(client.CoreV1Api(), namespace or _current_namespace(config) or "default")
 
 
@@ -114,16 +112,17 @@ def _pages(list_some: Any, namespace: str) -> Iterator[Any]:
             return
 
 
-def _pod(pod: Any, now: datetime) -> LivePod:
-    return LivePod(
+def _pod(pod: Any, now: datetime) -> RunnerResource:
+    return RunnerResource(
+        kind=POD,
         **_common(pod, now),
         is_leaving=pod.metadata.deletion_timestamp is not None,
         is_lost=read_status(pod, now).is_lost,
     )
 
 
-def _secret(secret: Any, now: datetime) -> LiveSecret:
-    return LiveSecret(**_common(secret, now))
+def _secret(secret: Any, now: datetime) -> RunnerResource:
+    return RunnerResource(kind=SECRET, **_common(secret, now), is_training=False)
 
 
 def _common(item: Any, now: datetime) -> dict[str, Any]:

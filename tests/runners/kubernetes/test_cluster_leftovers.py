@@ -8,10 +8,10 @@ from typing import Never
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from hpo_ops.core.runner_resources import ResourcesUnavailableError
 from hpo_ops.runners.kubernetes import cluster_leftovers
 from hpo_ops.runners.kubernetes.cluster_leftovers import (
     Cluster,
-    NoClusterError,
     connect_by_kubeconfig,
 )
 from tests.runners.fake_kubernetes import NOW, FakeKubernetes
@@ -23,7 +23,9 @@ def test_pods_and_secrets_of_segments_are_seen() -> None:
     kubernetes.add_secret("x", "t", seconds=80)
     kubernetes.add_pod("elsewhere", "u", namespace="other")
     found = Cluster(kubernetes, "default").look([], NOW)
-    (pod,), (secret,) = found.pods, found.secrets
+    pod, secret = found.resources
+    assert (pod.kind, secret.kind) == ("pod", "secret")
+    assert found.trainings == {"s"}
     assert (pod.name, pod.namespace, pod.segment, pod.seconds) == ("p", "default", "s", 90)
     assert not pod.is_leaving
     assert not pod.is_lost
@@ -35,7 +37,7 @@ def test_a_pod_that_should_be_gone_long_since_is_lost() -> None:
     kubernetes = FakeKubernetes()
     kubernetes.add_pod("leaving", "s", told_to_go=1)
     kubernetes.add_pod("lost", "t", told_to_go=600)
-    found = {pod.name: pod for pod in Cluster(kubernetes, "default").look([], NOW).pods}
+    found = {pod.name: pod for pod in Cluster(kubernetes, "default").look([], NOW).resources}
     assert found["leaving"].is_leaving
     assert not found["leaving"].is_lost
     assert found["lost"].is_lost
@@ -46,7 +48,7 @@ def test_all_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes = FakeKubernetes()
     for number in range(5):
         kubernetes.add_pod(f"p{number}", f"s{number}")
-    assert len(Cluster(kubernetes, "default").look([], NOW).pods) == 5
+    assert len(Cluster(kubernetes, "default").look([], NOW).resources) == 5
 
 
 def test_a_namespace_that_may_not_be_seen_is_said_and_does_not_hide_the_others() -> None:
@@ -56,7 +58,7 @@ def test_a_namespace_that_may_not_be_seen_is_said_and_does_not_hide_the_others()
     cluster = Cluster(kubernetes, "default")
     found = cluster.look(["far", "near"], NOW)
     assert found.namespaces == {"default", "near"}
-    assert [pod.name for pod in found.pods] == ["p"]
+    assert [pod.name for pod in found.resources] == ["p"]
     assert cluster.notes[-1] == "pods in the namespace far cannot be seen: Forbidden"
 
 
@@ -69,7 +71,7 @@ def test_pods_are_seen_where_secrets_may_not_be() -> None:
     kubernetes.add_pod("p", "s")
     cluster = Cluster(kubernetes, "default")
     found = cluster.look([], NOW)
-    assert [pod.name for pod in found.pods] == ["p"]
+    assert [pod.name for pod in found.resources] == ["p"]
     assert found.namespaces == {"default"}
     assert cluster.notes == ["secrets in the namespace default cannot be seen: Forbidden"]
 
@@ -81,9 +83,9 @@ def test_deleting_may_be_repeated() -> None:
     kubernetes.add_secret("x", "s")
     cluster = Cluster(kubernetes, "default")
     for _ in range(2):
-        cluster.delete_pod("p", "default", is_forced=False)
-        cluster.delete_pod("lost", "default", is_forced=True)
-        cluster.delete_secret("x", "default")
+        cluster.delete("pod", "p", "default", is_forced=False)
+        cluster.delete("pod", "lost", "default", is_forced=True)
+        cluster.delete("secret", "x", "default", is_forced=False)
     assert kubernetes.pods == kubernetes.secrets == {}
     assert kubernetes.grace == {"p": None, "lost": 0}
 
@@ -94,7 +96,7 @@ def test_other_errors_are_not_swallowed() -> None:
             raise ApiException(status=403, reason="Forbidden")
 
     with pytest.raises(ApiException):
-        Cluster(Forbidding(), "default").delete_secret("x", "default")
+        Cluster(Forbidding(), "default").delete("secret", "x", "default", is_forced=False)
 
 
 KUBECONFIG = """
@@ -127,5 +129,5 @@ def test_without_a_kubeconfig_there_is_no_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeconfig(monkeypatch, tmp_path / "none")
-    with pytest.raises(NoClusterError, match="no kubeconfig can be used"):
+    with pytest.raises(ResourcesUnavailableError, match="no kubeconfig can be used"):
         connect_by_kubeconfig(None)

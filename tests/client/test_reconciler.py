@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hpo_ops.client import GatewayClient
+from hpo_ops.client.reconciler import Reconciler
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, RunState, StrayLease
 from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
-from hpo_ops.runners.reconciler import Reconciler
 from tests.runners.fake_kubernetes import FakeKubernetes
 from tests.studies import study_data
 
@@ -22,7 +22,7 @@ class FakeLedger:
     """The gateway's routes for the reconciler, on a ledger in memory.
 
     Attributes:
-        alive: Segments that show a sign of life just before they are given up.
+        alive: Segments that send a heartbeat just before they are given up.
     """
 
     def __init__(self, *studies: LedgerStudy) -> None:
@@ -70,8 +70,8 @@ def reconciler(
     run: RunState | None = RunState.GOING,
     **options: Any,
 ) -> Reconciler:
-    cluster = Cluster(kubernetes, "default") if kubernetes else None
-    return Reconciler(cast(GatewayClient, ledger), lambda study: run, cluster, **options)
+    resources = {"kubernetes": Cluster(kubernetes, "default")} if kubernetes else {}
+    return Reconciler(cast(GatewayClient, ledger), lambda study: run, resources, **options)
 
 
 def problems(doctor: Reconciler, **options: Any) -> list[str]:
@@ -158,13 +158,13 @@ def test_a_segment_that_has_lost_its_pod_is_finished_and_its_secret_deleted() ->
     assert not kubernetes.secrets
 
 
-def test_a_sign_of_life_saves_a_segment_and_its_secret() -> None:
+def test_a_heartbeat_saves_a_segment_and_its_secret() -> None:
     ledger, kubernetes = FakeLedger(STUDY), FakeKubernetes()
     ledger.add("s")
     ledger.alive.add("s")
     kubernetes.add_secret("x", "s")
     assert problems(reconciler(ledger, kubernetes)) == [
-        "it has shown signs of life meanwhile",
+        "the segment has sent a heartbeat meanwhile",
         "waits for what it depends on",
     ]
     assert kubernetes.secrets

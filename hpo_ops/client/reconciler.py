@@ -1,19 +1,19 @@
-"""The reconciler: asks ledger, Airflow and cluster, compares, and repairs."""
+"""The reconciler: compares ledger, Airflow and runners' resources, and repairs leftovers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpo_ops.client import GatewayClient
+from hpo_ops.client.http_client import GatewayClient
 from hpo_ops.core.leftovers import Finding, LedgerStudy, Repair, RunState, find_leftovers
+from hpo_ops.core.runner_resources import RunnerResources
 from hpo_ops.protocol import Message
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repaired(Message):
-    """What became of a finding; `problem` is empty where it was put right."""
+    """The result of one repair; `problem` says why it failed, and is empty where it did not."""
 
     finding: Finding
     problem: str = ""
@@ -21,37 +21,38 @@ class Repaired(Message):
 
 @dataclass(frozen=True)
 class Reconciler:
-    """Finds what was left behind, and puts it right.
+    """Finds leftovers of crashes and repairs them.
 
     Attributes:
-        gateway: For the ledger.
+        gateway: Access to the ledger.
         run_state: The state of a study's DAG run; None where it cannot be known.
-        cluster: Where trials are pods; None where it cannot be reached.
-        on_end: Called when a study was closed.
+        resources: Access to the resources of each runner that can be reached, by its name.
+        on_end: Called with each study that was closed.
     """
 
     gateway: GatewayClient
     run_state: Callable[[LedgerStudy], RunState | None]
-    cluster: Cluster | None = None
+    resources: Mapping[str, RunnerResources] = field(default_factory=dict)
     on_end: Callable[[LedgerStudy], None] = lambda study: None
     _studies: dict[int, LedgerStudy] = field(default_factory=dict)
 
     def look(self) -> list[Finding]:
-        """What was left behind. The ledger is read last: see `find_leftovers`."""
+        """Finds leftovers. The ledger is read last: see `find_leftovers`."""
         before = self.gateway.ledger_part()
         runs = {study.id: self.run_state(study) for study in before.studies}
-        there = self.cluster.look(before.namespaces) if self.cluster else None
-        ledger = self.gateway.ledger_part(sorted(there.segments) if there else [])
+        found = {name: access.look(before.namespaces) for name, access in self.resources.items()}
+        segments = {segment for resources in found.values() for segment in resources.segments}
+        ledger = self.gateway.ledger_part(sorted(segments))
         self._studies.update({study.id: study for study in ledger.studies})
         known = {study_id: run for study_id, run in runs.items() if run is not None}
-        return find_leftovers(ledger, known, there)
+        return find_leftovers(ledger, known, found)
 
     def repair(self, findings: Sequence[Finding], *, with_unknown: bool = False) -> list[Repaired]:
-        """Puts right what can be, in order; what depends on a repair that failed is left alone.
+        """Repairs leftovers in order, without those that depend on a repair that failed.
 
         Args:
-            findings: What `look` found.
-            with_unknown: Also delete what the ledger has never heard of.
+            findings: The findings of `look`.
+            with_unknown: Also delete resources of segments that the ledger does not have.
         """
         done: list[Repaired] = []
         failed: set[int | str] = set()
@@ -67,7 +68,7 @@ class Reconciler:
     def _problem_with(
         self, finding: Finding, failed: set[int | str], *, with_unknown: bool
     ) -> str:
-        """Repairs one thing, and says why where it was not."""
+        """Repairs one leftover; returns why it was not repaired, or an empty text."""
         if finding.is_unknown and not with_unknown:
             return "left alone: it may belong to another installation"
         if not finding.may_repair:
@@ -88,18 +89,20 @@ class Reconciler:
                     self.on_end(study)
             case Repair.FINISH_SEGMENT:
                 if not self.gateway.lose_segment(study_id, segment, finding.reason):
-                    return "it has shown signs of life meanwhile"
+                    return "the segment has sent a heartbeat meanwhile"
             case Repair.FREE_LEASE:
                 self.gateway.free_leases(study_id)
-            case Repair.DELETE_POD | Repair.DELETE_SECRET:
+            case Repair.DELETE_RESOURCE:
                 self._delete(finding)
         return ""
 
     def _delete(self, finding: Finding) -> None:
-        if self.cluster is None:
-            raise ValueError("no cluster can be reached")
-        name, namespace = finding.name or "", finding.namespace or ""
-        if finding.repair is Repair.DELETE_POD:
-            self.cluster.delete_pod(name, namespace, is_forced=finding.is_forced)
-        else:
-            self.cluster.delete_secret(name, namespace)
+        access = self.resources.get(finding.runner or "")
+        if access is None:
+            raise ValueError(f"the resources of the runner {finding.runner} cannot be reached")
+        access.delete(
+            finding.kind,
+            finding.name or "",
+            finding.namespace or "",
+            is_forced=finding.is_forced,
+        )
