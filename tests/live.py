@@ -21,12 +21,6 @@ from hpo_ops.protocol import (
     SegmentResult,
 )
 
-OUTCOMES = {
-    Action.CONTINUE: Outcome.COMPLETED,
-    Action.PAUSE: Outcome.PAUSED,
-    Action.RESIZE: Outcome.PAUSED,
-    Action.STOP: Outcome.STOPPED,
-}
 Said = tuple[str, int, int, str]
 """Action, trial, step and reason."""
 
@@ -99,7 +93,9 @@ class FakeAgents:
             return
         saved = Checkpoint(step=step, uri=f"s3://x/{trial}/{step}", files=1, bytes=1)
         self.studies.checkpoint(assignment.segment, saved)
-        result = SegmentResult(outcome=OUTCOMES[control.action], step=step, reason=control.reason)
+        result = SegmentResult(
+            outcome=control.action.outcome or Outcome.COMPLETED, step=step, reason=control.reason
+        )
         self.studies.finish(assignment.segment, result)
         del self.segments[trial]
         self.fill()

@@ -6,12 +6,13 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from hpo_ops.agent.checkpoint_upload import Upload, Uploader
 from hpo_ops.agent.curve_forecasts import Fitter, Forecasts
 from hpo_ops.agent.provenance_facts import Facts
 from hpo_ops.agent.report_validation import BadReportError, CheckedReports
-from hpo_ops.agent.segment_outcome import conclude, read_last_line, read_result
+from hpo_ops.agent.segment_outcome import TrainingEnd, judge, read_last_line, read_result
 from hpo_ops.client import (
     GatewayRefusedError,
     GatewayUnreachableError,
@@ -21,6 +22,7 @@ from hpo_ops.client import (
 from hpo_ops.protocol import (
     Action,
     Assignment,
+    Cause,
     Checkpoint,
     Control,
     Outcome,
@@ -141,7 +143,7 @@ class Agent:
             if not self.pump():
                 self._wait(POLL_SECONDS)
 
-    def finish(self, exit_code: int | None, *, was_told_to_go: bool = False) -> SegmentResult:
+    def finish(self, exit_code: int | None, *, was_terminated: bool = False) -> SegmentResult:
         """Gets out what is left, judges how the segment ended and tells the gateway.
 
         A gateway that takes nothing for the time allowed is given up; what it has not heard by
@@ -149,7 +151,7 @@ class Agent:
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
-            was_told_to_go: Whether its container was told to go while it was at work. Unless it
+            was_terminated: Whether its container was told to go while it was at work. Unless it
                 had come to its end, the gateway is not told: who told it to go knows why.
         """
         self._give_up_at = self._clock() + self._finish_seconds
@@ -160,8 +162,8 @@ class Agent:
             self.flush()
         else:
             self._close_uploads()
-        result = self._judge(exit_code, was_told_to_go=was_told_to_go)
-        if was_told_to_go and result.outcome is Outcome.PREEMPTED:
+        result = self._judge(exit_code, was_terminated=was_terminated)
+        if was_terminated and result.outcome is Outcome.PREEMPTED:
             self.flush()
         else:
             self._tell(result)
@@ -313,27 +315,28 @@ class Agent:
             control.reason,
         )
 
-    def _judge(self, exit_code: int | None, *, was_told_to_go: bool) -> SegmentResult:
-        step = self._reports.last_step
-        if self._failure is not None:
-            return SegmentResult(
-                outcome=Outcome.FAILED, step=step, reason=self._failure, exit_code=exit_code
-            )
-        if self.is_refused or len(self._batch) >= BATCH:
-            reason = self._refusal or UNHEARD
-            return SegmentResult(
-                outcome=Outcome.PREEMPTED, step=step, reason=reason, exit_code=exit_code
-            )
-        return conclude(
-            exit_code,
+    def _judge(self, exit_code: int | None, *, was_terminated: bool) -> SegmentResult:
+        end = TrainingEnd(
+            exit_code=exit_code,
             said=read_result(self._workspace.result),
             control=self._control,
             assignment=self._assignment,
-            step=step,
+            step=self._reports.last_step,
             has_reports=self._reports.has_any,
             last_line=read_last_line(self._workspace.log),
-            was_told_to_go=was_told_to_go,
+            was_terminated=was_terminated,
         )
+        result = judge(end)
+        if self._failure is not None:
+            return replace(
+                result, outcome=Outcome.FAILED, reason=self._failure, cause=Cause.INVALID_REPORT
+            )
+        if self.is_refused or len(self._batch) >= BATCH:
+            reason = self._refusal or UNHEARD
+            return replace(
+                result, outcome=Outcome.PREEMPTED, reason=reason, cause=Cause.AGENT_LOST
+            )
+        return result
 
     def _tell(self, result: SegmentResult) -> None:
         provenance = self._facts.gather()

@@ -1,14 +1,15 @@
-"""How a segment ended: what the training said, how its process ended, and what was asked of it."""
+"""Judges how a segment ended, by its training's own result, exit code and requested action."""
 
 from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpo_ops.protocol import (
-    Action,
     Assignment,
+    Cause,
     Control,
     Outcome,
     ProtocolError,
@@ -18,90 +19,130 @@ from hpo_ops.protocol import (
     read_regular,
 )
 
-ASKED = {
-    Action.PAUSE: Outcome.PAUSED,
-    Action.RESIZE: Outcome.PAUSED,
-    Action.STOP: Outcome.STOPPED,
-}
 PREEMPTING = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals that are sent from outside; any other one is an error of the training."""
 MAX_RESULT_BYTES = 1 << 20
 LOG_TAIL_BYTES = 4096
 LINE_LENGTH = 200
 
 
-def conclude(
-    exit_code: int | None,
-    *,
-    said: SegmentResult | None,
-    control: Control,
-    assignment: Assignment,
-    step: int,
-    has_reports: bool,
-    last_line: str = "",
-    was_told_to_go: bool = False,
-) -> SegmentResult:
-    """Judges how a segment ended.
+@dataclass(frozen=True, kw_only=True)
+class TrainingEnd:
+    """What is known of a training that has ended.
 
-    Args:
-        exit_code: Exit code of the training process, negative for a signal; None if unknown.
-        said: What the training wrote to ``result.json``, if anything.
-        control: What the platform asked for last.
-        assignment: What the training was told.
-        step: The last step with a good report.
-        has_reports: Whether there was a good report in this segment.
-        last_line: The last line of the log.
-        was_told_to_go: Whether the training's container was told to go while it was at work.
+    Attributes:
+        exit_code: Exit code of the process, negative for a signal; None if unknown.
+        said: The result that the training wrote to ``result.json``; None if it wrote none.
+        control: The action that was requested last.
+        assignment: The segment's assignment.
+        step: The last step with a valid report.
+        has_reports: Whether there was a valid report in this segment.
+        last_line: The last line of the training's log.
+        was_terminated: Whether the platform sent SIGTERM to the container during the training.
     """
 
-    def result(outcome: Outcome, reason: str) -> SegmentResult:
-        return SegmentResult(outcome=outcome, step=step, reason=reason, exit_code=exit_code)
+    exit_code: int | None
+    said: SegmentResult | None
+    control: Control
+    assignment: Assignment
+    step: int
+    has_reports: bool
+    last_line: str = ""
+    was_terminated: bool = False
 
-    is_asked = control.action in ASKED
-    if was_told_to_go and not is_asked and not _is_whole(exit_code, said, assignment, step):
-        return result(Outcome.PREEMPTED, "told to go")
+    @property
+    def is_finished(self) -> bool:
+        """Whether a training that got SIGTERM had come to its end all the same.
+
+        A training that saves on SIGTERM may exit with any code, also 0, and the SDK then writes
+        that it completed. So the last step decides, where the assignment has one.
+        """
+        said, last = self.said, self.assignment.until_step
+        if self.exit_code != 0 or (said is not None and said.outcome is not Outcome.COMPLETED):
+            return False
+        return said is not None if last is None else self.step >= last
+
+
+Judgement = tuple[Outcome, Cause, str]
+
+
+def judge(end: TrainingEnd) -> SegmentResult:
+    """The result of a segment whose training ended like this."""
+    outcome, cause, reason = _judge(end)
+    return SegmentResult(
+        outcome=outcome, cause=cause, reason=reason, step=end.step, exit_code=end.exit_code
+    )
+
+
+def _judge(end: TrainingEnd) -> Judgement:
+    said, requested = end.said, end.control.action.outcome
+    if end.was_terminated and requested is None and not end.is_finished:
+        return Outcome.PREEMPTED, Cause.EVICTED, "the platform terminated its container"
     if said is not None and said.outcome is Outcome.FAILED:
-        return result(Outcome.FAILED, said.reason)
-    number = _signal_number(exit_code)
-    if number is not None:
-        return result(*_after_signal(number, said, control))
-    if exit_code:
-        reason = f"exit code {exit_code}"
-        return result(Outcome.FAILED, f"{reason}: {last_line}" if last_line else reason)
+        return Outcome.FAILED, _cause_said(said), said.reason
+    if (number := _signal_number(end.exit_code)) is not None:
+        return _after_signal(number, end)
+    if end.exit_code:
+        reason = f"exit code {end.exit_code}"
+        reason = f"{reason}: {end.last_line}" if end.last_line else reason
+        return Outcome.FAILED, Cause.TRAINING_ERROR, reason
     if said is not None and said.outcome is not Outcome.COMPLETED:
-        return result(said.outcome, said.reason)
-    if said is None and exit_code is None:
-        return result(Outcome.FAILED, "the training left neither a result nor an exit code")
-    if said is None and is_asked and step != assignment.until_step:
-        return result(ASKED[control.action], control.reason)
-    if not has_reports and step == 0:
-        names = ", ".join(assignment.metrics)
-        return result(Outcome.FAILED, f"the training ended without reporting {names}")
-    return result(Outcome.COMPLETED, said.reason if said is not None else "")
+        return said.outcome, _cause_said(said), said.reason
+    if said is None and end.exit_code is None:
+        reason = "the training left neither a result nor an exit code"
+        return Outcome.FAILED, Cause.TRAINING_ERROR, reason
+    if said is None and requested is not None and end.step != end.assignment.until_step:
+        return requested, Cause.REQUESTED, end.control.reason
+    if not end.has_reports and end.step == 0:
+        names = ", ".join(end.assignment.metrics)
+        reason = f"the training ended without reporting {names}"
+        return Outcome.FAILED, Cause.INVALID_REPORT, reason
+    return Outcome.COMPLETED, Cause.FINISHED, said.reason if said is not None else ""
 
 
-def _is_whole(
-    exit_code: int | None, said: SegmentResult | None, assignment: Assignment, step: int
-) -> bool:
-    """Whether a training that was told to go had come to its end all the same.
+def _after_signal(number: int, end: TrainingEnd) -> Judgement:
+    reason = f"killed by signal {number}"
+    if number not in PREEMPTING:
+        return Outcome.FAILED, Cause.TRAINING_ERROR, reason
+    if end.said is not None:
+        return end.said.outcome, _cause_said(end.said), end.said.reason
+    if (requested := end.control.action.outcome) is not None:
+        return requested, Cause.REQUESTED, f"{end.control.reason} ({reason})"
+    return Outcome.PREEMPTED, Cause.KILLED, reason
 
-    One that saves on SIGTERM may leave with any exit code, 0 as well, and the SDK then takes it
-    for done: where it was told how far to go, that counts.
-    """
-    if exit_code != 0 or (said is not None and said.outcome is not Outcome.COMPLETED):
-        return False
-    if assignment.until_step is None:
-        return said is not None
-    return step >= assignment.until_step
+
+def _cause_said(said: SegmentResult) -> Cause:
+    """The cause of an end that the training wrote down itself."""
+    match said.outcome:
+        case Outcome.COMPLETED:
+            return Cause.FINISHED
+        case Outcome.PAUSED | Outcome.STOPPED:
+            return Cause.REQUESTED
+        case Outcome.PREEMPTED:
+            return Cause.KILLED
+        case Outcome.FAILED:
+            is_invalid = said.cause is Cause.INVALID_REPORT
+            return Cause.INVALID_REPORT if is_invalid else Cause.TRAINING_ERROR
+
+
+def _signal_number(exit_code: int | None) -> int | None:
+    if exit_code is None:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    is_shell_code = exit_code - 128 in {int(member) for member in PREEMPTING}
+    return number if exit_code < 0 or is_shell_code else None
 
 
 def read_result(path: Path) -> SegmentResult | None:
-    """What the training said about its end; None if nothing."""
+    """The result that the training wrote; None if it wrote none, a failure if it is invalid."""
     try:
         return SegmentResult.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))
     except FileNotFoundError:
         return None
     except (OSError, ProtocolError, UnsafeFileError) as error:
-        return SegmentResult(outcome=Outcome.FAILED, reason=f"{path.name}: {error}")
+        return SegmentResult(
+            outcome=Outcome.FAILED, cause=Cause.INVALID_REPORT, reason=f"{path.name}: {error}"
+        )
 
 
 def read_last_line(path: Path) -> str:
@@ -114,24 +155,3 @@ def read_last_line(path: Path) -> str:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:LINE_LENGTH] if lines else ""
-
-
-def _signal_number(exit_code: int | None) -> int | None:
-    if exit_code is None:
-        return None
-    number = -exit_code if exit_code < 0 else exit_code - 128
-    is_shell_code = exit_code - 128 in {int(member) for member in PREEMPTING}
-    return number if exit_code < 0 or is_shell_code else None
-
-
-def _after_signal(
-    number: int, said: SegmentResult | None, control: Control
-) -> tuple[Outcome, str]:
-    reason = f"killed by signal {number}"
-    if number not in PREEMPTING:
-        return Outcome.FAILED, reason
-    if said is not None:
-        return said.outcome, said.reason
-    if control.action in ASKED:
-        return ASKED[control.action], f"{control.reason} ({reason})"
-    return Outcome.PREEMPTED, reason

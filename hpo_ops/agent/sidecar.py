@@ -269,5 +269,5 @@ def _conclude(training: ContainerTraining, agent: Agent) -> None:
         agent.flush()
         logger.info("the training was killed")
     else:
-        result = agent.finish(training.exit_code, was_told_to_go=training.was_told_to_go)
+        result = agent.finish(training.exit_code, was_terminated=training.was_terminated)
         logger.info("the segment %s at step %d: %s", result.outcome, result.step, result.reason)

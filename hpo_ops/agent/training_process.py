@@ -68,7 +68,7 @@ class ContainerTraining:
         return self.exit_code in (None, 128 + signal.SIGKILL)
 
     @property
-    def was_told_to_go(self) -> bool:
+    def was_terminated(self) -> bool:
         """Whether Kubernetes told its pod to go while it was at work."""
         return self._told_to_go.exists()
 

@@ -1,19 +1,31 @@
-"""The wire between a training container and the platform: names, shapes, version.
+"""The protocol between training code, its agent and the gateway: messages, files, version.
 
 Training code of any language takes part through a directory (``$HPO_DIR``, in a pod ``/hpo``)::
 
     assignment.json          what to run, written before the training starts
-    reports.jsonl            one line a report, appended by the training code
-    control.json             what the platform wants: continue, pause or stop
+    reports.jsonl            one line per report, appended by the training code
+    control.json             the requested action: continue, pause, stop or resize
     checkpoints/<step>/...   files, then the marker file, written last
-    software.json            optional: what the training runs with, written by the SDK
-    result.json              how it ended
+    software.json            optional: package versions, written by the SDK
+    result.json              optional: how the training ended
 
-The shapes here are those files; the gateway speaks the same ones over HTTP. Standard library
-only: the SDK that training code imports knows nothing else.
+Agents send the same messages to the gateway over HTTP. This room uses the standard library only,
+because the SDK that training code imports depends on it.
+
+Mixed versions: a reader ignores fields that it does not know, a new field has a default, and an
+unknown `Cause` is read as ``unknown``. So an agent or an SDK of an older release works with a
+newer gateway, and the other way round, as long as `VERSION` is the same. `VERSION` changes only
+when an old reader would misunderstand a message; an assignment of another version is refused.
 """
 
+from hpo_ops.protocol.assignment import VERSION, Assignment, ParamValue
+from hpo_ops.protocol.checkpoint_messages import Checkpoint, SavedCheckpoint
+from hpo_ops.protocol.control import Action, Control
+from hpo_ops.protocol.field_checks import MAX_STEP
+from hpo_ops.protocol.forecast_messages import CurveForecast, ForecastOrder
 from hpo_ops.protocol.message import Message, ProtocolError
+from hpo_ops.protocol.provenance import Provenance
+from hpo_ops.protocol.report import Metrics, Report
 from hpo_ops.protocol.safe_files import (
     Folder,
     UnsafeFileError,
@@ -22,26 +34,7 @@ from hpo_ops.protocol.safe_files import (
     read_regular,
     write_aside,
 )
-from hpo_ops.protocol.wire_messages import (
-    MAX_REASON,
-    MAX_STEP,
-    OUT_OF_MEMORY,
-    VERSION,
-    Action,
-    Assignment,
-    Cause,
-    Checkpoint,
-    Control,
-    CurveForecast,
-    ForecastOrder,
-    Metrics,
-    Outcome,
-    ParamValue,
-    Provenance,
-    Report,
-    SavedCheckpoint,
-    SegmentResult,
-)
+from hpo_ops.protocol.segment_result import OUT_OF_MEMORY, Cause, Outcome, SegmentResult
 from hpo_ops.protocol.workspace import (
     AGENT_DIRECTORY_VARIABLE,
     DIRECTORY_VARIABLE,
@@ -56,7 +49,6 @@ __all__ = [
     "AGENT_DIRECTORY_VARIABLE",
     "DIRECTORY_VARIABLE",
     "MARKER",
-    "MAX_REASON",
     "MAX_STEP",
     "OUT_OF_MEMORY",
     "SIDECAR_VARIABLE",

@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from hpo_ops.protocol.assignment import Assignment
+from hpo_ops.protocol.control import Control
+from hpo_ops.protocol.field_checks import MAX_STEP
 from hpo_ops.protocol.message import ProtocolError
+from hpo_ops.protocol.report import Report
 from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, write_aside
-from hpo_ops.protocol.wire_messages import MAX_STEP, Assignment, Control, Report
 
 DIRECTORY_VARIABLE = "HPO_DIR"
 AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"

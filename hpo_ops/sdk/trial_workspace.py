@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from hpo_ops.protocol import (
-    Action,
     Assignment,
     Outcome,
     ProtocolError,
@@ -26,12 +25,6 @@ from hpo_ops.protocol import (
 )
 from hpo_ops.sdk.epoch_folders import save_epoch
 from hpo_ops.sdk.software_versions import find_software
-
-OUTCOMES = {
-    Action.PAUSE: Outcome.PAUSED,
-    Action.RESIZE: Outcome.PAUSED,
-    Action.STOP: Outcome.STOPPED,
-}
 
 
 class Inside:
@@ -84,8 +77,8 @@ class Inside:
     def asked(self) -> tuple[Outcome, str] | None:
         """How to leave, and why; None to go on. What the platform says outranks SIGTERM."""
         control = read_control(self._workspace.control)
-        if control.action in OUTCOMES:
-            return OUTCOMES[control.action], control.reason
+        if control.action.outcome is not None:
+            return control.action.outcome, control.reason
         return (Outcome.PREEMPTED, "SIGTERM") if self._is_preempted else None
 
     def leave(self, outcome: Outcome, step: int, reason: str) -> None:

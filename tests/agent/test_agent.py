@@ -127,7 +127,7 @@ def test_what_fits_goes_with_the_end_in_one_message(bench: Bench) -> None:
 
 def test_who_told_a_training_to_go_tells_how_it_ended(bench: Bench) -> None:
     bench.report(1, 2)
-    assert bench.agent.finish(0, was_told_to_go=True).outcome is Outcome.PREEMPTED
+    assert bench.agent.finish(0, was_terminated=True).outcome is Outcome.PREEMPTED
     assert bench.arrived == [1, 2]
     assert bench.gateway.results == []
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.segment_outcome import conclude, read_last_line, read_result
-from hpo_ops.protocol import Action, Assignment, Control, Outcome, SegmentResult
+from hpo_ops.agent.segment_outcome import TrainingEnd, judge, read_last_line, read_result
+from hpo_ops.protocol import Action, Assignment, Cause, Control, Outcome, SegmentResult
 
 ASSIGNMENT = Assignment(
     study="s", trial=0, segment="a", params={}, metrics=["accuracy"], until_step=9
@@ -19,33 +19,41 @@ BROKEN = SegmentResult(outcome=Outcome.FAILED, step=3, reason="KeyError: 'x'")
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "said", "control", "outcome", "reason"),
+    ("exit_code", "said", "control", "outcome", "cause", "reason"),
     [
-        (0, DONE, GO, Outcome.COMPLETED, ""),
-        (0, None, GO, Outcome.COMPLETED, ""),
-        (0, PAUSED, PAUSE, Outcome.PAUSED, "wait for rung 4"),
-        (0, None, PAUSE, Outcome.PAUSED, "wait for rung 4"),
-        (0, None, STOP, Outcome.STOPPED, "below the median"),
-        (0, DONE, STOP, Outcome.COMPLETED, ""),
-        (1, BROKEN, GO, Outcome.FAILED, "KeyError: 'x'"),
-        (0, BROKEN, GO, Outcome.FAILED, "KeyError: 'x'"),
-        (1, None, GO, Outcome.FAILED, "exit code 1: last line"),
-        (3, DONE, GO, Outcome.FAILED, "exit code 3: last line"),
-        (1, PAUSED, PAUSE, Outcome.FAILED, "exit code 1: last line"),
-        (-9, None, GO, Outcome.PREEMPTED, "killed by signal 9"),
-        (-15, None, GO, Outcome.PREEMPTED, "killed by signal 15"),
-        (143, None, GO, Outcome.PREEMPTED, "killed by signal 15"),
-        (137, None, GO, Outcome.PREEMPTED, "killed by signal 9"),
-        (-11, None, GO, Outcome.FAILED, "killed by signal 11"),
-        (-9, PAUSED, PAUSE, Outcome.PAUSED, "wait for rung 4"),
-        (-9, None, STOP, Outcome.STOPPED, "below the median (killed by signal 9)"),
-        (-9, BROKEN, GO, Outcome.FAILED, "KeyError: 'x'"),
-        (None, DONE, GO, Outcome.COMPLETED, ""),
+        (0, DONE, GO, Outcome.COMPLETED, Cause.FINISHED, ""),
+        (0, None, GO, Outcome.COMPLETED, Cause.FINISHED, ""),
+        (0, PAUSED, PAUSE, Outcome.PAUSED, Cause.REQUESTED, "wait for rung 4"),
+        (0, None, PAUSE, Outcome.PAUSED, Cause.REQUESTED, "wait for rung 4"),
+        (0, None, STOP, Outcome.STOPPED, Cause.REQUESTED, "below the median"),
+        (0, DONE, STOP, Outcome.COMPLETED, Cause.FINISHED, ""),
+        (1, BROKEN, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "KeyError: 'x'"),
+        (0, BROKEN, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "KeyError: 'x'"),
+        (1, None, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "exit code 1: last line"),
+        (3, DONE, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "exit code 3: last line"),
+        (1, PAUSED, PAUSE, Outcome.FAILED, Cause.TRAINING_ERROR, "exit code 1: last line"),
+        (-9, None, GO, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 9"),
+        (-15, None, GO, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 15"),
+        (143, None, GO, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 15"),
+        (137, None, GO, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 9"),
+        (-11, None, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "killed by signal 11"),
+        (-9, PAUSED, PAUSE, Outcome.PAUSED, Cause.REQUESTED, "wait for rung 4"),
+        (
+            -9,
+            None,
+            STOP,
+            Outcome.STOPPED,
+            Cause.REQUESTED,
+            "below the median (killed by signal 9)",
+        ),
+        (-9, BROKEN, GO, Outcome.FAILED, Cause.TRAINING_ERROR, "KeyError: 'x'"),
+        (None, DONE, GO, Outcome.COMPLETED, Cause.FINISHED, ""),
         (
             None,
             None,
             GO,
             Outcome.FAILED,
+            Cause.TRAINING_ERROR,
             "the training left neither a result nor an exit code",
         ),
     ],
@@ -55,10 +63,11 @@ def test_how_a_segment_ended(
     said: SegmentResult | None,
     control: Control,
     outcome: Outcome,
+    cause: Cause,
     reason: str,
 ) -> None:
-    result = conclude(
-        exit_code,
+    end = TrainingEnd(
+        exit_code=exit_code,
         said=said,
         control=control,
         assignment=ASSIGNMENT,
@@ -66,7 +75,9 @@ def test_how_a_segment_ended(
         has_reports=True,
         last_line="last line",
     )
-    assert result == SegmentResult(outcome=outcome, step=3, reason=reason, exit_code=exit_code)
+    assert judge(end) == SegmentResult(
+        outcome=outcome, cause=cause, step=3, reason=reason, exit_code=exit_code
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,29 +99,43 @@ def test_how_a_segment_ended(
         (1, None, PAUSE, 3, Outcome.FAILED),
     ],
 )
-def test_a_training_that_is_told_to_go_has_not_failed(
+def test_a_training_whose_container_is_terminated_has_not_failed(
     exit_code: int, said: SegmentResult | None, control: Control, step: int, outcome: Outcome
 ) -> None:
-    result = conclude(
-        exit_code,
+    end = TrainingEnd(
+        exit_code=exit_code,
         said=said,
         control=control,
         assignment=ASSIGNMENT,
         step=step,
         has_reports=True,
-        was_told_to_go=True,
+        was_terminated=True,
     )
+    result = judge(end)
     assert result.outcome is outcome
+    assert (result.cause is Cause.EVICTED) == (outcome is Outcome.PREEMPTED)
+
+
+def end_without_reports(*, step: int) -> TrainingEnd:
+    return TrainingEnd(
+        exit_code=0,
+        said=DONE,
+        control=GO,
+        assignment=ASSIGNMENT,
+        step=step,
+        has_reports=False,
+    )
 
 
 def test_a_training_that_never_reports_has_failed() -> None:
-    result = conclude(0, said=DONE, control=GO, assignment=ASSIGNMENT, step=0, has_reports=False)
+    result = judge(end_without_reports(step=0))
     assert result.outcome is Outcome.FAILED
+    assert result.cause is Cause.INVALID_REPORT
     assert result.reason == "the training ended without reporting accuracy"
 
 
 def test_a_resumed_training_with_nothing_left_to_do_has_completed() -> None:
-    result = conclude(0, said=DONE, control=GO, assignment=ASSIGNMENT, step=9, has_reports=False)
+    result = judge(end_without_reports(step=9))
     assert result.outcome is Outcome.COMPLETED
 
 
@@ -121,7 +146,12 @@ def test_an_unreadable_result_is_a_failure(tmp_path: Path) -> None:
     result = read_result(path)
     assert result is not None
     assert result.outcome is Outcome.FAILED
+    assert result.cause is Cause.INVALID_REPORT
     assert "great" in result.reason
+    end = TrainingEnd(
+        exit_code=0, said=result, control=GO, assignment=ASSIGNMENT, step=3, has_reports=True
+    )
+    assert judge(end).cause is Cause.INVALID_REPORT
 
 
 def test_the_last_line_is_short_and_not_blank(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_an_exit_code_and_a_log_are_left_for_the_agent(container: Container) -> 
     assert container.training.has_ended
     assert container.training.exit_code == 3
     assert not container.training.was_killed
-    assert not container.training.was_told_to_go
+    assert not container.training.was_terminated
     assert container.workspace.log.read_text() == "hello\n"
 
 
@@ -125,7 +125,7 @@ def test_a_signal_to_the_container_reaches_the_training(container: Container) ->
     output, _ = process.communicate(timeout=60)
     assert output == b"up\nsaved\n"
     assert (process.returncode, container.training.exit_code) == (0, 0)
-    assert container.training.was_told_to_go
+    assert container.training.was_terminated
 
 
 def test_a_container_that_is_killed_is_told_from_one_at_work(container: Container) -> None:
@@ -178,7 +178,7 @@ def test_a_container_that_waits_for_a_sidecar_leaves_when_it_is_told_to_go(
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
     # It had come to its end by itself.
-    assert not container.training.was_told_to_go
+    assert not container.training.was_terminated
 
 
 def test_a_training_that_is_told_to_go_leaves_before_its_sidecar(container: Container) -> None:
@@ -186,4 +186,4 @@ def test_a_training_that_is_told_to_go_leaves_before_its_sidecar(container: Cont
     process = container.start_and_wait(SAVES, **SIDECAR)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
-    assert container.training.was_told_to_go
+    assert container.training.was_terminated

@@ -18,14 +18,13 @@ from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tup
 
 from hpo_ops.client import Served
 from hpo_ops.config import StudyConfig
-from hpo_ops.core import Action
 from hpo_ops.core.cache_keys import cache_key, canonical_params, seed_of_params
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import store_prefix
 from hpo_ops.ledger import StudyRecord, StudySession
 from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
 from hpo_ops.ledger.study_sharing import shares_with
-from hpo_ops.protocol import Checkpoint, Outcome, ParamValue, Report, SegmentResult
+from hpo_ops.protocol import Cause, Checkpoint, Outcome, ParamValue, Report, SegmentResult
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 RUNNER = "cache"
 """What a segment that was served instead of trained has as its runner."""
 MOST_SOURCES = 8
-OUTCOMES = {Action.STOP: Outcome.STOPPED, Action.PAUSE: Outcome.PAUSED}
 
 
 def identity(
@@ -294,7 +292,7 @@ def _replay(
     for batch in _batches(session, history):
         study_transitions.take_reports(session, number, segment.id, batch)
         decision = study_transitions.decide(session, segment, has_news=True)
-        if decision.action in OUTCOMES:
+        if decision.action.outcome is not None:
             break
     step = session.view.trials[number].step
     _borrow(session, number, segment.id, source, step)
@@ -302,16 +300,25 @@ def _replay(
     session.update_trial(number, served=served.to_dict())
     note = f"from the cache: {source}"
     logger.info("trial %d is served up to step %d %s", number, step, note)
-    if decision is not None and decision.action in OUTCOMES:
+    if decision is not None and (outcome := decision.action.outcome) is not None:
         reason = f"{decision.reason} ({note})"
-        result = SegmentResult(outcome=OUTCOMES[decision.action], step=step, reason=reason)
+        result = SegmentResult(
+            outcome=outcome, step=step, reason=reason, cause=Cause.SERVED_FROM_CACHE
+        )
         study_transitions.end_segment(session, segment, result)
     elif is_more:
-        result = SegmentResult(outcome=Outcome.COMPLETED, step=step, reason=note)
+        result = SegmentResult(
+            outcome=Outcome.COMPLETED, step=step, reason=note, cause=Cause.SERVED_FROM_CACHE
+        )
         session.end_segment(segment.id, number, result)
     else:
         last = max(step, until_step or 0)
-        result = SegmentResult(outcome=Outcome.COMPLETED, step=last, reason=f"{last} steps {note}")
+        result = SegmentResult(
+            outcome=Outcome.COMPLETED,
+            step=last,
+            reason=f"{last} steps {note}",
+            cause=Cause.SERVED_FROM_CACHE,
+        )
         study_transitions.end_segment(session, segment, result)
     return True
 

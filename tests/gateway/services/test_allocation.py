@@ -24,7 +24,6 @@ from hpo_ops.protocol import (
     Report,
     SegmentResult,
 )
-from tests.live import OUTCOMES
 from tests.studies import study_data
 
 WHOLE = {"name": "default", "max_steps": 100}
@@ -98,7 +97,9 @@ class Trials:
     def leave(self, number: int, control: Control | None = None) -> None:
         control = control or Control(action=Action.STOP, reason="enough")
         result = SegmentResult(
-            outcome=OUTCOMES[control.action], step=self.steps[number], reason=control.reason
+            outcome=control.action.outcome or Outcome.COMPLETED,
+            step=self.steps[number],
+            reason=control.reason,
         )
         self.studies.finish(self.open.pop(number).segment, result)
 

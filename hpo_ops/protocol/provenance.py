@@ -1,0 +1,58 @@
+"""Provenance: the code, packages and hardware that a segment was trained with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpo_ops.protocol.field_checks import are_text
+from hpo_ops.protocol.message import Message, ProtocolError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance(Message):
+    """What a segment was trained with, as far as is known.
+
+    Attributes:
+        code_hash: Hash of the code folder; None if unknown, or if the code is in the image.
+        commit: Git commit of the code folder.
+        is_dirty: Whether the code folder differs from that commit.
+        image: Name of the container image; None for a local process.
+        image_digest: Digest that the name of the image stood for.
+        python: Version of the Python interpreter.
+        packages: Versions of the packages that were imported, by name.
+        devices: Names of the GPUs that were used.
+        resources: Resources that the segment was given.
+    """
+
+    code_hash: str | None = None
+    commit: str | None = None
+    is_dirty: bool | None = None
+    image: str | None = None
+    image_digest: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    resources: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("code_hash", "commit", "image", "image_digest", "python"):
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise ProtocolError(f"{name} is {value!r}, but must be text")
+        if not isinstance(self.is_dirty, (bool, type(None))):
+            raise ProtocolError(f"is_dirty is {self.is_dirty!r}, but must be true or false")
+        found = self.packages
+        if not isinstance(found, dict) or not are_text([*found, *found.values()]):
+            raise ProtocolError(f"packages is {found!r}, but must be an object of text")
+        if not isinstance(self.devices, list) or not are_text(self.devices):
+            raise ProtocolError(f"devices is {self.devices!r}, but must be a list of text")
+
+    def known(self) -> dict[str, Any]:
+        """The fields that are known, as plain data."""
+        return {
+            name: value for name, value in self.to_dict().items() if value not in (None, {}, [])
+        }
+
+    def over(self, other: Provenance) -> Provenance:
+        """This provenance, completed with the fields that only the other one knows."""
+        return Provenance.from_dict({**other.known(), **self.known()})
