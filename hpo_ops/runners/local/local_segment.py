@@ -13,7 +13,7 @@ from hpo_ops.agent.checkpoint_restore import restore_checkpoint, without_platfor
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway, SegmentReceipt
 from hpo_ops.protocol import Assignment, Provenance, Report, SegmentResult, Workspace
-from hpo_ops.runners.local.process_runner import LocalRunner
+from hpo_ops.runners.training_loop import SegmentRunner
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def run_segment(
     assignment: Assignment,
     *,
     root: Path,
-    runner: LocalRunner,
+    runner: SegmentRunner,
     gateway: SegmentGateway,
     checkpoints: Checkpoints | None = None,
     known: Callable[[], Provenance] = Provenance,

@@ -7,31 +7,17 @@ import os
 import shlex
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
-from hpo_ops.protocol import DIRECTORY_VARIABLE, Action, Control, SegmentResult, Workspace
+from hpo_ops.protocol import DIRECTORY_VARIABLE, SegmentResult, Workspace
 from hpo_ops.runners.local.child_process import Launch, NotStartedError, Process, start_cold
-from hpo_ops.runners.local.log_tail import LogTail
 from hpo_ops.runners.local.training_environment import training_environment
 from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.training_loop import KILL_SECONDS, Companion, accompany
 
 logger = logging.getLogger(__name__)
-
-POLL_SECONDS = 0.05
-KILL_SECONDS = 5.0
-"""Time between SIGTERM and SIGKILL for a process that was asked to leave and did not."""
-
-
-class Companion(Protocol):
-    """What accompanies a training while it runs; the agent."""
-
-    @property
-    def control(self) -> Control: ...
-    def pump(self) -> bool: ...
-    def finish(self, exit_code: int | None) -> SegmentResult: ...
 
 
 class LocalRunner:
@@ -78,30 +64,20 @@ class LocalRunner:
     def run(
         self, workspace: Workspace, companion: Companion, *, grace_seconds: float = 30.0
     ) -> SegmentResult:
-        """Runs the training in a prepared workspace to its end.
-
-        Args:
-            workspace: The directory shared with the training.
-            companion: Pumped while the training runs; judges how it ended.
-            grace_seconds: Time to leave after a pause, a stop or `terminate`.
-        """
         with workspace.log.open("ab") as log:
             process = self._process = self._start(workspace, log)
-        tail = LogTail(workspace.log, self._on_line)
-        patience = _Patience(process, grace_seconds, self._kill_seconds)
-        is_busy = False
-        try:
-            while (exit_code := process.wait(0 if is_busy else POLL_SECONDS)) is None:
-                is_busy = companion.pump()
-                tail.follow()
-                patience.check(companion.control, is_cancelled=self._is_cancelled.is_set())
-        finally:
-            process.close()
-            tail.close()
+        exit_code = accompany(
+            process,
+            companion,
+            log=workspace.log,
+            on_line=self._on_line,
+            is_cancelled=self._is_cancelled.is_set,
+            grace_seconds=grace_seconds,
+            kill_seconds=self._kill_seconds,
+        )
         return companion.finish(exit_code)
 
     def terminate(self) -> None:
-        """Asks a run in progress to save and leave; safe in a signal handler."""
         self._is_cancelled.set()
 
     def _start(self, workspace: Workspace, log: BinaryIO) -> Process:
@@ -113,30 +89,3 @@ class LocalRunner:
             except NotStartedError as error:
                 logger.info("starts cold: %s", error)
         return start_cold(launch, log)
-
-
-class _Patience:
-    """Ends a process that was asked to leave and does not: SIGTERM, then SIGKILL."""
-
-    def __init__(self, process: Process, grace_seconds: float, kill_seconds: float) -> None:
-        self._process = process
-        self._grace_seconds = grace_seconds
-        self._kill_seconds = kill_seconds
-        self._terminate_at: float | None = None
-        self._kill_at: float | None = None
-
-    def check(self, control: Control, *, is_cancelled: bool) -> None:
-        now = time.monotonic()
-        if self._kill_at is not None:
-            if now >= self._kill_at:
-                self._process.kill()
-        elif is_cancelled:
-            self._process.terminate()
-            self._kill_at = now + self._grace_seconds
-        elif control.action is Action.CONTINUE:
-            self._terminate_at = None
-        elif self._terminate_at is None:
-            self._terminate_at = now + self._grace_seconds
-        elif now >= self._terminate_at:
-            self._process.terminate()
-            self._kill_at = now + self._kill_seconds
