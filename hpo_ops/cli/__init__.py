@@ -1,4 +1,4 @@
-"""``hpo``: studies from the command line."""
+"""The command line ``hpo``: runs, watches, simulates and repairs studies."""
 
 from hpo_ops.cli.commands import main
 

@@ -1,4 +1,4 @@
-"""Airflow's REST API, as far as the command line needs it."""
+"""A client of Airflow's REST API, with the requests that the command line needs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any
 
 import httpx
 
-from hpo_ops.cli.command_errors import AirflowAwayError, CommandError
+from hpo_ops.cli.command_errors import AirflowUnavailableError, CommandError
 
-_PAGE = 100  # the most that Airflow gives by default
+_PAGE = 100  # Airflow's default maximum of a page
 
 
 class AirflowApi:
-    """Airflow over REST, logged in."""
+    """Airflow's REST API, used with the token of a person who has logged in.
+
+    Raises:
+        CommandError: Airflow does not answer or refuses the login.
+    """
 
     def __init__(self, url: str, *, token: str | None, username: str, password: str) -> None:
         self.url = url.rstrip("/")
@@ -37,21 +41,37 @@ class AirflowApi:
         return token
 
     def request(self, method: str, path: str, **arguments: Any) -> Any:
-        """One request; errors become sentences."""
+        """Sends one request and returns the parsed JSON of the response.
+
+        Raises:
+            LookupError: Airflow answers 404.
+            AirflowUnavailableError: Airflow does not answer, or answers with a server error.
+            CommandError: Airflow refuses the request.
+        """
         try:
             answer = self._http.request(method, f"/api/v2{path}", **arguments)
         except httpx.TransportError as error:
-            raise AirflowAwayError(f"Airflow at {self.url} does not answer: {error}") from error
+            raise AirflowUnavailableError(
+                f"Airflow at {self.url} does not answer: {error}"
+            ) from error
         if answer.status_code == 404:
             raise LookupError(_detail(answer))
         if answer.status_code >= 500:
-            raise AirflowAwayError(f"Airflow says {answer.status_code}: {_detail(answer)}")
+            raise AirflowUnavailableError(
+                f"Airflow answers {method} {path} with {answer.status_code}: {_detail(answer)}"
+            )
         if not answer.is_success:
-            raise CommandError(f"Airflow says {answer.status_code}: {_detail(answer)}")
+            raise CommandError(
+                f"Airflow answers {method} {path} with {answer.status_code}: {_detail(answer)}"
+            )
         return answer.json() if answer.content else None
 
     def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
-        """Waits until a DAG is there, since a new study file is seen after some seconds."""
+        """Waits until Airflow has a DAG: it parses a new study file only after some seconds.
+
+        Raises:
+            CommandError: Airflow still has no such DAG after so many seconds.
+        """
         give_up_at = time.monotonic() + seconds
         while True:
             try:
@@ -59,7 +79,8 @@ class AirflowApi:
             except LookupError:
                 if time.monotonic() > give_up_at:
                     raise CommandError(
-                        f"Airflow has no DAG {dag_id}: is its study file in dags/studies/?"
+                        f"Airflow has no DAG {dag_id} after {seconds:g} s: "
+                        "is its study file in dags/studies/?"
                     ) from None
                 time.sleep(1)
             else:
@@ -76,7 +97,7 @@ class AirflowApi:
         return str(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def task_instances(self, dag_id: str, run_id: str) -> Iterator[dict[str, Any]]:
-        """All task instances of a run, mapped ones included."""
+        """Yields all task instances of a run, mapped ones included."""
         offset = 0
         while True:
             page = self.request(
@@ -90,7 +111,7 @@ class AirflowApi:
                 return
 
     def log_lines(self, instance: dict[str, Any], *, attempt: int) -> list[dict[str, Any]]:
-        """The log of one try of a task instance, as structured lines."""
+        """Returns the log of one try of a task instance, as structured lines."""
         path = (
             f"/dags/{instance['dag_id']}/dagRuns/{instance['dag_run_id']}"
             f"/taskInstances/{instance['task_id']}/logs/{attempt}"
@@ -99,7 +120,7 @@ class AirflowApi:
         return [line for line in answer["content"] if isinstance(line, dict)]
 
     def failure_of(self, dag_id: str, run_id: str, task_id: str) -> str | None:
-        """What the failed try of a task said last."""
+        """Returns the last error in the log of a failed task; None if the task has not failed."""
         for instance in self.task_instances(dag_id, run_id):
             if instance["task_id"] == task_id and instance["state"] == "failed":
                 lines = self.log_lines(instance, attempt=instance["try_number"])
@@ -109,7 +130,7 @@ class AirflowApi:
         return None
 
     def run_page(self, dag_id: str, run_id: str) -> str:
-        """Where a person sees the run."""
+        """Returns the URL of a DAG run in the Airflow UI."""
         return f"{self.url}/dags/{dag_id}/runs/{run_id}"
 
 

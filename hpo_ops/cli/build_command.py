@@ -1,4 +1,4 @@
-"""``hpo build``: an image with the code of a study and all that it needs."""
+"""``hpo build``: builds an image with a study's code and the packages that the code needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.runners.kubernetes.pod_spec import training_image
 
 BUILDERS = {"docker": "build", "podman": "build", "buildah": "bud"}
-"""Programs that build images, in the order of preference, and how each calls it."""
+"""Programs that build images, in order of preference, with the name of their build command."""
 HAS_USER = "python -c 'import pwd; pwd.getpwuid(1000)'"
 PIP = ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"]
 
@@ -29,25 +29,35 @@ PIP = ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-versio
 def build(
     file: Annotated[Path, typer.Argument(help="A study file.")],
     tag: Annotated[
-        str | None, typer.Option("--tag", "-t", help="Name of the image; by default of its code.")
+        str | None,
+        typer.Option(
+            "--tag", "-t", help="Name of the image; by default the study's name and code hash."
+        ),
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(help="Image to start from; by default that of the study, or the platform's."),
+        typer.Option(help="Base image; by default the study's `image`, or the platform's image."),
     ] = None,
     with_: Annotated[
         str | None,
-        typer.Option("--with", help=f"{', '.join(BUILDERS)}; by default the first that is here."),
+        typer.Option(
+            "--with",
+            help=f"Program to build with: {', '.join(BUILDERS)}; by default the first in PATH.",
+        ),
     ] = None,
-    is_pushed: Annotated[bool, typer.Option("--push", help="Push it; needs --tag.")] = False,
+    is_pushed: Annotated[
+        bool, typer.Option("--push", help="Push the image to its registry; needs --tag.")
+    ] = False,
     is_printed: Annotated[
         bool, typer.Option("--print", help="Print the Dockerfile and build nothing.")
     ] = False,
 ) -> None:
-    """Builds an image with the code of a study and what it needs, for pods that start at once."""
+    """Builds an image with a study's code and its packages, so that pods install nothing."""
     study = load_study(file)
     if study.code is None:
-        raise CommandError(f"{file} has no code: {study.image} is used as it is")
+        raise CommandError(
+            f"{file} has no code, so there is nothing to build: its image {study.image} is used"
+        )
     if is_pushed and tag is None:
         raise CommandError("--push needs --tag with your registry: registry.example.org/me/it:1")
     folder = Path(study.code)
@@ -61,8 +71,8 @@ def build(
         return
     name = tag or default_tag(study.name, folder)
     builder = find_builder(with_)
-    with tempfile.TemporaryDirectory(prefix="hpo-build-") as place:
-        recipe, context = Path(place, "Dockerfile"), Path(place, "code")
+    with tempfile.TemporaryDirectory(prefix="hpo-build-") as temporary:
+        recipe, context = Path(temporary, "Dockerfile"), Path(temporary, "code")
         recipe.write_text(text, encoding="utf-8")
         copy_code(folder, context)
         made = ["--tag", name, "--file", str(recipe), str(context)]
@@ -73,9 +83,9 @@ def build(
 
 
 def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
-    """The recipe of a study's image: base, code, what the code needs, and a user without rights.
+    """Writes the Dockerfile of a study's image: base, code, packages and an unprivileged user.
 
-    It also works in the code folder itself.
+    The build context is the code folder, so the file can also be used there by hand.
     """
     lines = [
         f"# The image of the study {study.name}, as `hpo build` makes it.",
@@ -84,7 +94,7 @@ def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
         f"RUN {HAS_USER} 2>/dev/null || useradd --create-home --uid 1000 hpo",
         "WORKDIR /srv/code",
         "COPY --chown=1000:1000 . .",
-        # Debian's Python takes packages only when told so, here by a variable of the build.
+        # Debian's Python refuses to install packages without this build argument.
         *(["ARG PIP_BREAK_SYSTEM_PACKAGES=1"] if packages else []),
         *([f"RUN {json.dumps([*PIP, *packages])}"] if packages else []),
         "USER 1000",
@@ -94,19 +104,19 @@ def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
 
 
 def default_tag(name: str, folder: Path) -> str:
-    """A name for the image of a folder: another one as soon as its code is another."""
+    """Names the image of a code folder by the hash of its content: new code, new tag."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return f"{plain}:{hash_code(folder)[:12]}"
 
 
 def find_builder(wanted: str | None) -> str:
-    """A program that builds images.
+    """Finds a program that builds images, and returns its path.
 
     Args:
-        wanted: Its name; None takes the first that is here.
+        wanted: The program's name; None takes the first of `BUILDERS` that is in PATH.
 
     Raises:
-        CommandError: It is not here, or none is.
+        CommandError: The wanted program, or every one, is missing.
     """
     if wanted is not None and wanted not in BUILDERS:
         raise CommandError(f"--with is {wanted!r}, but must be one of {', '.join(BUILDERS)}")
@@ -115,21 +125,23 @@ def find_builder(wanted: str | None) -> str:
         if found := shutil.which(name):
             return found
     raise CommandError(
-        f"there is nothing here to build images with: {', '.join(names)} looked for in "
-        "PATH; --print writes the Dockerfile for a machine that has one"
+        f"no program to build images was found in PATH (looked for {', '.join(names)}): install "
+        "one, or print the Dockerfile with --print and build it on another machine"
     )
 
 
 def advice(study: StudyConfig, file: Path, image: str) -> str:
-    """What to write into the study, so that its pods take the image."""
+    """Says which keys to write into the study file, so that its pods use the image."""
     needs_code = study.stop.when is not None or bool(study.finalizers)
     lines = [f"image: {image}"]
     if study.runner == "local":
         lines.append("runner: kubernetes")
-    if needs_code:  # tasks of Airflow's call functions in it
+    if needs_code:  # Airflow's tasks call functions of the code, so the key `code` stays
         lines.append("install: false")
-    place = "beside code" if needs_code else "in the place of code"
-    return "\n".join([f"Built {image}. Put into {file}, {place}:", *(f"  {it}" for it in lines)])
+    where = "beside code" if needs_code else "instead of code"
+    return "\n".join(
+        [f"Built {image}. Put into {file}, {where}:", *(f"  {line}" for line in lines)]
+    )
 
 
 def _call(command: list[str]) -> None:

@@ -1,9 +1,9 @@
-"""Errors that end a command with a sentence instead of a traceback."""
+"""Errors that end a command with one sentence on standard error instead of a traceback."""
 
 
 class CommandError(Exception):
-    """What went wrong, in a sentence for the person at the terminal."""
+    """A command cannot continue; the message says why and what the user can do."""
 
 
-class AirflowAwayError(CommandError):
-    """Airflow does not answer, or says that it cannot now; it may be starting again."""
+class AirflowUnavailableError(CommandError):
+    """Airflow does not answer or reports a server error; a retry may succeed."""

@@ -1,4 +1,4 @@
-"""``hpo compare``: samplers and schedulers on one study, or studies that have run."""
+"""``hpo compare``: ranks samplers and schedulers on one study, or studies that have run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hpo_ops.cli.experiment_command import (
     follow_runs,
 )
 from hpo_ops.cli.terminal import Json, err, out, print_json
-from hpo_ops.cli.trigger_target import Target, whole_study
+from hpo_ops.cli.trigger_target import DAG_SECONDS, Target, generic_dag_target
 from hpo_ops.client import Experiment
 from hpo_ops.config import Policy, StudyConfig, load_study, parse_study
 from hpo_ops.core import Direction
@@ -34,8 +34,7 @@ EPILOG = (
     "hpo compare study.random study.tpe"
 )
 REPEATS = 10
-"""Repeats of each, where neither the command nor the study says how many."""
-DAG_SECONDS = 90.0
+"""Repeats of each variant, if neither the command nor the study says how many."""
 
 
 def compare(
@@ -46,13 +45,16 @@ def compare(
         list[str] | None, typer.Option(help="Samplers to compare, such as random,tpe.")
     ] = None,
     scheduler: Annotated[
-        list[str] | None, typer.Option(help="Schedulers, such as default,asha:eta=4.")
+        list[str] | None, typer.Option(help="Schedulers to compare, such as default,asha:eta=4.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats of each.")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats of each study.")] = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Ranks samplers and schedulers by running a study with each, or studies that have run."""
+    """Runs a study with each of several samplers or schedulers and ranks them by their results.
+
+    With names of studies that have run, ranks those instead.
+    """
     session = connect()
     if len(studies) == 1 and Path(studies[0]).suffix in (".yaml", ".yml"):
         study = load_study(Path(studies[0]))
@@ -70,38 +72,42 @@ def compare(
         return
     out.print(standings_table(standings, found[0].metric))
     if len(standings) > 1:
-        out.print(_sentence(standings), soft_wrap=True)
+        out.print(_conclusion(standings), soft_wrap=True)
     if plot is not None:
-        out.print(f"Drawn: {plot}", soft_wrap=True)
+        out.print(f"Plot: {plot}", soft_wrap=True)
 
 
 def variants(
     study: StudyConfig, samplers: Sequence[str], schedulers: Sequence[str], repeats: int | None
 ) -> list[StudyConfig]:
-    """The study with each of some samplers and each of some schedulers, all with its seed.
+    """Makes one study for each combination of a sampler and a scheduler, all with the same seed.
 
     Raises:
-        CommandError: There is nothing to compare.
+        CommandError: There are fewer than two combinations.
         StudyError: A sampler or scheduler is not allowed.
     """
-    choices = list(product(_words(samplers), _words(schedulers)))
+    choices = list(product(_split(samplers), _split(schedulers)))
     if len(choices) < 2:
-        raise CommandError("one study alone: name several --sampler or --scheduler, with commas")
+        raise CommandError(
+            "there is only one variant to run: give several to --sampler or --scheduler, "
+            "separated by commas"
+        )
     count = repeats or (study.repeats if study.repeats > 1 else REPEATS)
     return [_variant(study, *choice, count) for choice in choices]
 
 
-def _words(texts: Sequence[str]) -> list[str | None]:
-    return [words for text in texts for words in split_policies(text)] or [None]
+def _split(options: Sequence[str]) -> list[str | None]:
+    """Splits option values at their commas; ``[None]`` stands for the study's own policy."""
+    return [policy for option in options for policy in split_policies(option)] or [None]
 
 
 def _variant(
     study: StudyConfig, sampler: str | None, scheduler: str | None, repeats: int
 ) -> StudyConfig:
-    words = [re.sub(r"[^A-Za-z0-9_]+", "-", word) for word in (sampler, scheduler) if word]
+    suffixes = [re.sub(r"[^A-Za-z0-9_]+", "-", text) for text in (sampler, scheduler) if text]
     data: dict[str, Any] = {
         **study.to_dict(),
-        "name": ".".join([study.name, *words]),
+        "name": ".".join([study.name, *suffixes]),
         "repeats": repeats,
         "flow": "rolling",
         "reproducible": False,
@@ -120,9 +126,9 @@ def _variant(
     return parse_study(data, source=data["name"])
 
 
-def _policy(words: str, own: Policy) -> dict[str, Any]:
-    """A policy by its words; the study's own name alone means as the study has it."""
-    name, options = parse_options(words)
+def _policy(text: str, own: Policy) -> dict[str, Any]:
+    """Parses ``name:key=value``; the name of the study's own policy alone keeps its options."""
+    name, options = parse_options(text)
     if name == own.name and not options:
         options = own.options
     return {"name": name, **options}
@@ -131,16 +137,16 @@ def _policy(words: str, own: Policy) -> dict[str, Any]:
 def _run(
     session: Session, made: Sequence[StudyConfig], *, source: str, is_quiet: bool
 ) -> list[Experiment]:
-    """Runs all of them at once, and waits for their ends."""
+    """Runs all variants at the same time and waits until they have ended."""
     console = err if is_quiet else out
     started: list[tuple[Target, str]] = []
     for variant in made:
-        target = whole_study(variant)
+        target = generic_dag_target(variant)
         session.airflow.wait_for_dag(target.dag_id, seconds=DAG_SECONDS)
         started.append((target, session.airflow.trigger(target.dag_id, target.conf)))
     names = " ".join(variant.name for variant in made)
-    console.print(f"{len(made)} studies of {made[0].repeats} repeats each have been started;")
-    console.print(f"if this is interrupted: hpo compare {names}", soft_wrap=True)
+    console.print(f"Started {len(made)} studies with {made[0].repeats} repeats each")
+    console.print(f"If this command is interrupted: hpo compare {names}", soft_wrap=True)
     follow_runs(session, console, [(target.dag_id, run_id) for target, run_id in started])
     found = []
     for target, run_id in started:
@@ -148,32 +154,36 @@ def _run(
             study = session.gateway.find(target.name, run_id, dag_id=target.dag_id)
         except LookupError:
             why = session.airflow.failure_of(target.dag_id, run_id, "prepare")
-            raise CommandError(f"{target.name} of {source} was not started: {why}") from None
+            raise CommandError(f"study {target.name} of {source} was not started: {why}") from None
         follow_repeats(session, console, study)
         found.append(session.gateway.experiment(study.id))
     return found
 
 
 def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
-    """Experiments by their outcomes, best first.
+    """Ranks experiments by the results of their repeats, best first.
 
     Raises:
-        CommandError: They are not about the same metric, or have no outcome yet.
+        CommandError: The experiments have different metrics, or one has no result yet.
     """
     metrics = {(item.metric, item.direction) for item in found}
     if len(metrics) > 1:
-        shown = ", ".join(f"{name} ({direction})" for name, direction in sorted(metrics))
-        raise CommandError(f"the studies have different metrics: {shown}")
+        listed = ", ".join(f"{name} ({direction})" for name, direction in sorted(metrics))
+        raise CommandError(f"the studies have different metrics: {listed}")
     without = [item.study for item in found if not item.outcomes]
     if without:
-        raise CommandError(f"no repeat has ended with a value yet of: {', '.join(without)}")
+        raise CommandError(f"no repeat of {', '.join(without)} has ended with a value yet")
     if len({item.study for item in found}) < len(found):
-        raise CommandError("a study is named twice")
+        raise CommandError("the same study is given twice")
     return rank({item.study: item.outcomes for item in found}, Direction(found[0].direction))
 
 
 def standings_table(standings: Sequence[Standing], metric: str) -> Table:
-    """Studies, best first."""
+    """Lists the ranked studies, best first.
+
+    *Behind* is the mean difference to the best study, over *Pairs* of repeats with the same
+    number; *p (Holm)* is the p-value of that difference, corrected for several comparisons.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Repeats", f"Best {metric}", "Behind", "Pairs", "p (Holm)"):
         table.add_column(column, overflow="fold")
@@ -189,12 +199,12 @@ def standings_table(standings: Sequence[Standing], metric: str) -> Table:
     return table
 
 
-def _sentence(standings: Sequence[Standing]) -> str:
+def _conclusion(standings: Sequence[Standing]) -> str:
     first, *others = standings
     beaten = [item.name for item in others if item.chance is not None and item.chance < 0.05]
     if not beaten:
-        return f"{first.name} is ahead, but by no more than chance may explain (p < 0.05)"
-    return f"{first.name} is better than {', '.join(beaten)} (p < 0.05)"
+        return f"{first.name} is ahead, but not significantly (p is 0.05 or more)"
+    return f"{first.name} is significantly better than {', '.join(beaten)} (p < 0.05)"
 
 
 def _to_json(found: Sequence[Experiment], standings: Sequence[Standing]) -> dict[str, Any]:

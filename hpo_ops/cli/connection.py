@@ -1,4 +1,4 @@
-"""Whom the command line talks to: Airflow and the gateway in it."""
+"""A command's connections to Airflow and to the gateway, and how their address is found."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ STATE_FOLDER = ".hpo"
 
 @dataclass(frozen=True)
 class Address:
-    """Where Airflow is and how to log in."""
+    """Airflow's URL and the credentials to log in with."""
 
     url: str
     username: str = ""
     password: str = ""
     token: str | None = None
     store: Credentials | None = None
-    """How to reach the checkpoint store; None leaves it to the ``AWS_*`` variables."""
+    """Credentials of the object store; None leaves them to the ``AWS_*`` variables."""
 
 
 def find_address(
     environment: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> Address:
-    """From ``HPO_URL`` and its companions, or from the stack of this folder or one above.
+    """Finds Airflow's address in the environment, or else in the stack of a folder.
+
+    ``HPO_URL`` with ``HPO_TOKEN`` or ``HPO_USERNAME`` and ``HPO_PASSWORD`` come first; then the
+    stack whose state is in this folder or the nearest one above it.
 
     Raises:
-        CommandError: There is neither.
+        CommandError: Neither exists, or the stack's file cannot be read.
     """
     if url := environment.get("HPO_URL"):
         return Address(
@@ -45,8 +48,8 @@ def find_address(
             token=environment.get("HPO_TOKEN"),
         )
     here = folder or Path.cwd()
-    for place in (here, *here.parents):
-        file = place / STATE_FOLDER / "stack.json"
+    for parent in (here, *here.parents):
+        file = parent / STATE_FOLDER / "stack.json"
         if file.is_file():
             return _read_stack(file)
     raise CommandError(
@@ -57,12 +60,12 @@ def find_address(
 
 def _read_stack(file: Path) -> Address:
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        s3 = known.get("s3")
+        stack = json.loads(file.read_text(encoding="utf-8"))
+        s3 = stack.get("s3")
         return Address(
-            known["url"],
-            known["username"],
-            known["password"],
+            stack["url"],
+            stack["username"],
+            stack["password"],
             store=s3
             and Credentials(
                 access_key_id=s3["access_key"],
@@ -78,7 +81,7 @@ def _read_stack(file: Path) -> Address:
 
 @dataclass(frozen=True)
 class Session:
-    """A command's connections, made when they are first needed."""
+    """A command's connections to Airflow and the gateway, opened at first use."""
 
     address: Address
 
@@ -95,23 +98,23 @@ class Session:
 
     @cached_property
     def gateway(self) -> GatewayClient:
-        """The gateway, with the person's own token."""
+        """The gateway, with the user's own Airflow token."""
         return GatewayClient(self.address.url, self.airflow.token, patience_seconds=30)
 
     def study(self, name: str, run_id: str | None = None) -> Progress:
-        """The newest study of a name, or that of a run.
+        """Finds the newest study of a name, or the study of one DAG run.
 
         Raises:
-            CommandError: There is none; names those that there are.
+            CommandError: There is no such study; the message lists the studies that exist.
         """
         try:
             return self.gateway.find(name, run_id)
         except LookupError as error:
             known = sorted({study.name for study in self.gateway.studies(limit=100)})
-            hint = f"; there are: {', '.join(known)}" if known else "; none has run yet"
+            hint = f"; known studies: {', '.join(known)}" if known else "; no study has run yet"
             raise CommandError(f"{error}{hint}") from error
 
 
 def connect() -> Session:
-    """The session of this command."""
+    """Opens the session of this command, with the address that `find_address` finds."""
     return Session(find_address())

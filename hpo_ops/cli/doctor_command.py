@@ -1,4 +1,4 @@
-"""``hpo doctor``: what was left behind, and its repair."""
+"""``hpo doctor``: finds and repairs what a crash left behind in ledger, Airflow and cluster."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ EXAMPLES = (
 
 
 def doctor(
-    is_fixed: Annotated[bool, typer.Option("--fix", help="Repair what is found.")] = False,
+    is_fixed: Annotated[bool, typer.Option("--fix", help="Repair the findings.")] = False,
     with_unknown: Annotated[
         bool,
         typer.Option(
             "--unknown",
-            help="With --fix: also delete pods and secrets that the ledger has never heard of. "
+            help="With --fix: also delete pods and secrets that are not in the ledger. "
             "Only where no other installation uses the namespace.",
         ),
     ] = False,
     namespace: Annotated[
         str | None,
         typer.Option(
-            help="Namespace of the connection kubernetes_default, where pods are whose study "
-            "names none; that of the kubeconfig's context if not given."
+            help="Namespace of pods whose study names none, as in the connection "
+            "kubernetes_default; by default the namespace of the kubeconfig's context."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Compares ledger, Airflow and pods, and says what was left behind.
+    """Compares ledger, Airflow and pods, and lists what a crash left behind.
 
-    Ends with 0 where all is well or was repaired, with 1 where something is left.
+    Ends with the exit code 0 if there is nothing, or all of it was repaired; otherwise with 1.
     """
     session = connect()
     cluster, notes = _find_cluster(namespace)
@@ -76,9 +76,9 @@ def _find_cluster(namespace: str | None) -> tuple[Cluster | None, list[str]]:
     except ResourcesUnavailableError as error:
         if namespace is not None:
             raise CommandError(
-                f"the namespace {namespace} cannot be looked at: {error}"
+                f"the pods of the namespace {namespace} cannot be listed: {error}"
             ) from error
-        return None, [f"pods were not looked at: {error}"]
+        return None, [f"pods were not checked: {error}"]
 
 
 def _run_state(session: Session, study: LedgerStudy, notes: list[str]) -> RunState | None:
@@ -87,7 +87,7 @@ def _run_state(session: Session, study: LedgerStudy, notes: list[str]) -> RunSta
     except LookupError:
         return RunState.MISSING
     except CommandError as error:
-        notes.append(f"the DAG run of study {study.key} cannot be seen: {error}")
+        notes.append(f"the DAG run of study {study.key} could not be checked: {error}")
         return None
 
 
@@ -105,7 +105,7 @@ def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str
     for note in notes:
         out.print(f"note: {note}", soft_wrap=True)
     if not findings:
-        out.print("nothing was left behind")
+        out.print("No problems found")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Found", "Repair", *(["Result"] if done else [])):
@@ -115,7 +115,6 @@ def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str
         table.add_row(finding.text, finding.repair_text, *result)
     out.print(table)
     left = sum(bool(item.problem) for item in done) if done else len(findings)
-    what = f"{left} of {len(findings)} found" if done else f"{left} found"
-    out.print(f"{what}, not repaired" if left else f"{len(findings)} found and repaired")
+    out.print(f"Problems: {len(findings)} found, {len(findings) - left} repaired")
     if not done:
         out.print("Repair with: hpo doctor --fix")

@@ -1,4 +1,4 @@
-"""``hpo experiment``: the repeats of a study, their mean, and how sure it is."""
+"""``hpo experiment``: the repeats of a study, with mean and confidence interval."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from hpo_ops.core.experiment_statistics import LEVEL, Estimate, band, estimate
 
 EPILOG = "Example: hpo experiment digits --plot digits.png"
 Plot = Annotated[
-    Path | None, typer.Option(help="Draw the best so far, with its band, to this file.")
+    Path | None,
+    typer.Option(help="Draw the best value so far, with its confidence band, to this file."),
 ]
 
 
 def experiment(
     study: StudyName, run_id: Run = None, plot: Plot = None, as_json: Json = False
 ) -> None:
-    """Shows the repeats of a study: mean, deviation, and how the best so far grew."""
+    """Shows the repeats of a study: each result, their mean, deviation and confidence interval."""
     session = connect()
     found = session.gateway.experiment(session.study(study, run_id).id)
     if plot is not None:
@@ -41,11 +42,11 @@ def experiment(
         out.print(line, soft_wrap=True)
     out.print(repeats_table(found))
     if plot is not None:
-        out.print(f"Drawn: {plot}", soft_wrap=True)
+        out.print(f"Plot: {plot}", soft_wrap=True)
 
 
 def experiment_json(found: Experiment) -> dict[str, Any]:
-    """An experiment for scripts."""
+    """Returns an experiment as JSON: repeats, estimate, and the band of the best so far."""
     values = list(found.outcomes.values())
     return {
         **found.to_dict(),
@@ -55,7 +56,7 @@ def experiment_json(found: Experiment) -> dict[str, Any]:
 
 
 def experiment_lines(found: Experiment) -> list[str]:
-    """An experiment in two lines."""
+    """Describes an experiment: how many repeats have ended, and the estimate of their results."""
     values = list(found.outcomes.values())
     lines = [f"{found.study}  {len(values)} of {found.wanted} repeats have ended with a value"]
     if values:
@@ -64,7 +65,11 @@ def experiment_lines(found: Experiment) -> list[str]:
 
 
 def estimate_text(made: Estimate) -> str:
-    """``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``; the sample deviation comes after ±."""
+    """Writes an estimate as ``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``.
+
+    The number after ± is the sample deviation; the interval is the confidence interval of the
+    mean.
+    """
     if made.deviation is None:
         return f"{made.mean:.4g}"
     return (
@@ -74,9 +79,9 @@ def estimate_text(made: Estimate) -> str:
 
 
 def repeats_table(found: Experiment) -> Table:
-    """The repeats, by number."""
+    """Lists the repeats of an experiment by number; *Ended* counts trials that have ended."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Repeat", "Seed", "State", "Ended", found.metric, "Run"):
+    for column in ("Repeat", "Seed", "State", "Trials ended", found.metric, "Run"):
         table.add_column(column, overflow="fold")
     for repeat in found.repeats:
         table.add_row(
@@ -91,24 +96,24 @@ def repeats_table(found: Experiment) -> Table:
 
 
 def follow_runs(session: Session, console: Console, runs: Sequence[tuple[str, str]]) -> bool:
-    """Waits until all of some DAG runs have ended; True where all ended well."""
+    """Waits until all given DAG runs have ended; True if all of them succeeded."""
     states: dict[tuple[str, str], str] = {}
-    said = -1
+    printed = -1
     while True:
         for run in runs:
             if states.get(run) not in ENDED:
                 states[run] = session.airflow.run_state(*run)
         done = sum(state in ENDED for state in states.values())
-        if done != said:
-            said = done
-            console.print(f"{done}/{len(runs)} runs have ended")
+        if done != printed:
+            printed = done
+            console.print(f"{done}/{len(runs)} DAG runs have ended")
         if done == len(runs):
             return all(state == "success" for state in states.values())
         time.sleep(POLL_SECONDS)
 
 
 def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
-    """Waits for all repeats of a study, if it has any."""
+    """Waits until all repeats of a study have ended; True at once for a study without repeats."""
     found = session.gateway.experiment(study.id)
     if found.wanted == 1:
         return True
@@ -117,22 +122,22 @@ def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
 
 
 def end_lines(session: Session, study: Progress) -> list[str]:
-    """What there is to say of a study's repeats at its end; nothing where it has none."""
+    """Describes the repeats of a study that has ended; empty for a study without repeats."""
     found = session.gateway.experiment(study.id)
     return experiment_lines(found) if found.wanted > 1 else []
 
 
 def end_json(session: Session, study: Progress) -> dict[str, Any]:
-    """The same for scripts."""
+    """Returns the repeats of a study as JSON; empty for a study without repeats."""
     found = session.gateway.experiment(study.id)
     return {"experiment": experiment_json(found)} if found.wanted > 1 else {}
 
 
 def draw_bands(found: Mapping[str, Experiment], path: Path) -> None:
-    """Draws the mean of the best so far over the trials that have ended, with its interval.
+    """Draws each experiment's mean best value so far over its ended trials, with its interval.
 
     Raises:
-        CommandError: There is nothing to draw, or nothing to draw with.
+        CommandError: No trial has ended with a value, or matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: install hpo-ops with the extra plots")
@@ -145,8 +150,8 @@ def draw_bands(found: Mapping[str, Experiment], path: Path) -> None:
         if not points:
             continue
         means = [point.mean for point in points.values()]
-        lows = [_or(point.low, point.mean) for point in points.values()]
-        highs = [_or(point.high, point.mean) for point in points.values()]
+        lows = [point.mean if point.low is None else point.low for point in points.values()]
+        highs = [point.mean if point.high is None else point.high for point in points.values()]
         label = f"{name} ({len(item.repeats)} repeats)"
         (line,) = axes.plot(list(points), means, label=label)
         axes.fill_between(list(points), lows, highs, alpha=0.2, color=line.get_color())
@@ -158,12 +163,8 @@ def draw_bands(found: Mapping[str, Experiment], path: Path) -> None:
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
-        raise CommandError(f"{path}: cannot be written: {error}") from error
+        raise CommandError(f"the plot {path} cannot be written: {error}") from error
 
 
 def _curves(found: Experiment) -> list[list[float | None]]:
     return [repeat.curve for repeat in found.repeats]
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value

@@ -1,4 +1,4 @@
-"""Following a study until its DAG run ends, live in a terminal, by lines elsewhere."""
+"""Shows a study's progress until its DAG run ends: a live bar in a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from hpo_ops.cli.command_errors import AirflowAwayError
+from hpo_ops.cli.command_errors import AirflowUnavailableError
 from hpo_ops.cli.connection import Session
 from hpo_ops.cli.study_tables import progress_line
 from hpo_ops.client import GatewayUnreachableError, Progress
 
 POLL_SECONDS = 1.0
-AWAY_SECONDS = 120.0
+UNAVAILABLE_SECONDS = 120.0
 ENDED = ("success", "failed")
 
 
 def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name: str) -> bool:
-    """Shows a study's progress until its run has ended; True where it ended well.
+    """Shows a study's progress until its DAG run has ended; True if the run succeeded.
 
-    The api-server may be away for `AWAY_SECONDS`, as when it is started again.
+    An api-server that does not answer for up to `UNAVAILABLE_SECONDS` is waited for: it may be
+    restarting.
     """
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         last, seen_at = "", time.monotonic()
@@ -30,8 +31,8 @@ def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name
             try:
                 state = session.airflow.run_state(dag_id, run_id)
                 progress = _progress(session, name, dag_id, run_id)
-            except (AirflowAwayError, GatewayUnreachableError):
-                if time.monotonic() - seen_at > AWAY_SECONDS:
+            except (AirflowUnavailableError, GatewayUnreachableError):
+                if time.monotonic() - seen_at > UNAVAILABLE_SECONDS:
                     raise
                 time.sleep(POLL_SECONDS)
                 continue
@@ -62,5 +63,5 @@ def _picture(line: str, progress: Progress | None) -> Group:
 
 
 def _without_time(line: str) -> str:
-    """What of a line is news: not the seconds alone."""
+    """Removes the elapsed time, so that a line is printed only if something else has changed."""
     return line.split(" · ", 1)[-1]

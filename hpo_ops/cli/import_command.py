@@ -1,4 +1,4 @@
-"""``hpo import``: trials of an Optuna storage become a run of a study, to start others from."""
+"""``hpo import``: copies an Optuna study's trials into the ledger, as a source of warm starts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ EPILOG = "Example: hpo import sqlite:///old.db dags/studies/digits.yaml --study 
 
 def import_(
     url: Annotated[str, typer.Argument(help="The Optuna storage, such as sqlite:///old.db.")],
-    file: Annotated[Path, typer.Argument(help="The study file with the space that they are of.")],
+    file: Annotated[
+        Path, typer.Argument(help="A study file whose space the trials' parameters are of.")
+    ],
     study: Annotated[
-        str | None, typer.Option(help="Name of the study in the storage, where it has several.")
+        str | None, typer.Option(help="Name of the study in the storage, if it holds several.")
     ] = None,
     renames: Annotated[
         list[str] | None,
-        typer.Option("--rename", help="A parameter that has another name here: old=new."),
+        typer.Option("--rename", help="Rename a parameter: old=new; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Takes completed trials of an Optuna study over, so that a warm start can use them."""
+    """Copies the completed trials of an Optuna study, so that studies can warm-start from them."""
     config = load_study(file)
     request = read_storage(url, config, name=study, renames=parse_renames(renames or []))
     try:
@@ -47,10 +49,10 @@ def import_(
 def read_storage(
     url: str, config: StudyConfig, *, name: str | None, renames: dict[str, str]
 ) -> ImportRequest:
-    """The completed trials of a study in a storage, which is only read.
+    """Reads the completed trials of a study in an Optuna storage; the storage is not changed.
 
     Raises:
-        CommandError: The storage or the study cannot be used.
+        CommandError: The storage cannot be opened, or has no such study or several of them.
     """
     from hpo_ops.samplers.optuna_import import study_names
     from hpo_ops.samplers.warm_start_trials import open_other, read_source
@@ -61,13 +63,13 @@ def read_storage(
         if name is None and len(names) == 1:
             name = names[0]
         if name not in names:
-            asked = "--study is missing" if name is None else f"there is no study {name!r}"
-            raise CommandError(f"{asked}; the storage has: {', '.join(names) or 'none'}")
+            problem = "--study is missing" if name is None else f"there is no study {name!r}"
+            raise CommandError(f"{problem}; the storage has: {', '.join(names) or 'none'}")
         directions = [metric.direction for metric in config.objectives]
         source = read_source(storage, name, shown=name, directions=directions)
     except ValueError as error:
-        told = str(error).replace("warm_start.storage", "the storage")
-        raise CommandError(told.replace("warm_start.study", "the study")) from error
+        message = str(error).replace("warm_start.storage", "the storage")
+        raise CommandError(message.replace("warm_start.study", "the study")) from error
     return ImportRequest(
         config=config.to_dict(),
         source=f"{name} in {_without_password(url)}",
@@ -89,20 +91,20 @@ def read_storage(
     )
 
 
-def parse_renames(words: list[str]) -> dict[str, str]:
-    """``["lr=learning_rate"]`` as ``{"lr": "learning_rate"}``."""
+def parse_renames(options: list[str]) -> dict[str, str]:
+    """Parses ``["lr=learning_rate"]`` as ``{"lr": "learning_rate"}``."""
     renames = {}
-    for word in words:
-        old, equals, new = word.partition("=")
+    for option in options:
+        old, equals, new = option.partition("=")
         if not equals or not old or not new:
-            raise CommandError(f"--rename is {word!r}, but must be of the form old=new")
+            raise CommandError(f"--rename is {option!r}, but must be of the form old=new")
         renames[old] = new
     return renames
 
 
 def import_lines(done: Imported, source: str) -> list[str]:
-    """What became of the trials."""
-    lines = [f"{done.taken} trials of {source} are now the run {done.run_id} of {done.study}"]
+    """Says how many trials were imported, which were left out and why, and how to use them."""
+    lines = [f"Imported {done.taken} trials of {source} as run {done.run_id} of {done.study}"]
     how = f"warm_start: {{study: {done.study}, run: {done.run_id}}}"
     return [*lines, *left_out_lines(done.left_out), f"Start a study from them with: {how}"]
 

@@ -1,4 +1,4 @@
-"""``hpo keys``: the gateway's signing keys, and how to rotate them."""
+"""``hpo keys``: creates and rotates the gateway's signing keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.stack import Stack
 
 keys = typer.Typer(
-    help="Makes and rotates the keys with which the gateway and Airflow's tasks sign tokens.",
+    help="Creates and rotates the keys with which the gateway and Airflow's tasks sign tokens.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Examples: hpo keys new · hpo keys task · hpo keys rotate",
@@ -24,7 +24,7 @@ keys = typer.Typer(
 
 @keys.command()
 def new() -> None:
-    """Prints a key ring with a new first key; keys of HPO_GATEWAY_KEYS stay behind it."""
+    """Prints a key ring with a new first key, followed by the keys of HPO_GATEWAY_KEYS."""
     from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE
 
     text = os.environ.get(KEYS_VARIABLE, "")
@@ -43,7 +43,7 @@ def task() -> None:
 
 @keys.command()
 def token() -> None:
-    """Prints a token for an operator's scripts: good for one hour and for every study."""
+    """Prints a token for an operator's scripts, valid for one hour and for every study."""
     from hpo_ops.gateway.http.tokens import issue_service_token
 
     _print(issue_service_token(_gateway_keys()))
@@ -52,13 +52,13 @@ def token() -> None:
 @keys.command()
 def rotate(
     retire: Annotated[
-        bool, typer.Option("--retire", help="Remove all keys but the first instead.")
+        bool, typer.Option("--retire", help="Instead, remove all keys except the first.")
     ] = False,
 ) -> None:
-    """Puts a new key in front of those of this folder's stack, or removes the old ones.
+    """Adds a new first key to the stack of this folder, or removes its older keys.
 
-    Each part of the stack takes the change up when it starts. Until the old keys are removed,
-    tokens of both are valid, so that running studies go on.
+    Each service of the stack reads the keys when it starts. Until the older keys are removed,
+    tokens signed with any of them stay valid, so that running studies are not interrupted.
     """
     stack = Stack.at(Path(STATE_FOLDER))
     ring = stack.gateway_keys
@@ -66,12 +66,12 @@ def rotate(
     stack.set_gateway_keys(changed)
     out.print(f"Keys now:    {', '.join(key.id for key in changed)}", markup=False)
     out.print(
-        "Restart the api-server for the gateway to take them up, then Airflow's other parts."
+        "Restart the api-server, so that the gateway reads the keys; then Airflow's other services"
     )
 
 
 def _gateway_keys() -> KeyRing:
-    """The keys of the environment, or else of this folder's stack."""
+    """Reads the gateway's keys from the environment, or else from the stack of this folder."""
     from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE, SECRET_VARIABLE, read_keys
 
     if not (os.environ.get(KEYS_VARIABLE) or os.environ.get(SECRET_VARIABLE)):

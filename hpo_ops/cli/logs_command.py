@@ -1,4 +1,4 @@
-"""The logs of a study's trials, merged, each line with its trial in front."""
+"""``hpo logs``: merges the logs of a study's trials, each line with its trial in front."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hpo_ops.client import Progress
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
-"""States of a task instance that logs no more."""
+"""Final states of a task instance: its log does not grow any more."""
 POLL_SECONDS = 1.0
 
 
 class LogContainer(StrEnum):
-    """The containers of a pod whose logs are kept in the store."""
+    """Containers of a pod whose logs are kept in the object store."""
 
     TRAINING = "training"
     AGENT = "agent"
@@ -35,19 +35,19 @@ class LogContainer(StrEnum):
 
 
 class Source(Protocol):
-    """Where lines come from; each is handed out once."""
+    """A source of log lines that returns each line once."""
 
     def new_lines(self, *, is_last: bool) -> Iterator[tuple[int, str]]:
-        """Lines since the last call, oldest first, with the number of their trial.
+        """Yields the lines since the last call, oldest first, with the number of their trial.
 
         Args:
-            is_last: Nothing comes after this call: what was held back is handed out too.
+            is_last: This is the last call, so incomplete last lines are returned too.
         """
         ...
 
 
 class TaskLogs:
-    """What the tasks of one DAG run's trials have logged, the training's own lines among it."""
+    """Log lines of the trial tasks of one DAG run, which include the output of trainings."""
 
     def __init__(self, airflow: AirflowApi, progress: Progress, trial: int | None) -> None:
         self._airflow = airflow
@@ -79,8 +79,9 @@ class TaskLogs:
         try:
             lines = self._airflow.log_lines(instance, attempt=key[2])
         except LookupError:
-            return []  # not written yet
-        # Worker and triggerer write one log each, merged by time: a line may come in between.
+            return []  # no log has been written yet
+        # Airflow merges the logs of worker and triggerer by time, so a new line may appear
+        # between two old ones: lines are counted instead of skipped by position.
         seen, now = self._seen.get(key, Counter()), Counter[tuple[str, str]]()
         fresh = []
         for line in lines:
@@ -94,7 +95,7 @@ class TaskLogs:
 
 
 class StoredLogs:
-    """What one container of each trial's pods has printed, from the store."""
+    """Output of one container of each trial's pods, from the object store."""
 
     def __init__(
         self, logs: Logs, container: LogContainer, trial: int | None, *, folds: int = 1
@@ -136,7 +137,7 @@ def show_logs(
     container: LogContainer | None,
     is_followed: bool,
 ) -> None:
-    """Prints the logs, and goes on until the run ends where they are followed."""
+    """Prints the logs of a study; with `is_followed`, prints new lines until its run has ended."""
     source = _open(session, progress, trial, container)
     while True:
         state = session.airflow.run_state(progress.dag_id, progress.run_id)
@@ -144,7 +145,9 @@ def show_logs(
         try:
             lines = list(source.new_lines(is_last=is_last))
         except STORE_ERRORS as error:
-            raise CommandError(f"the store {progress.store} cannot be read: {error}") from error
+            raise CommandError(
+                f"the object store {progress.store} cannot be read: {error}"
+            ) from error
         for number, text in lines:
             prefix = Text(f"[trial {number}] ", style=_COLOURS[number % len(_COLOURS)])
             console.print(prefix + Text(visible(text)), soft_wrap=True)
@@ -160,8 +163,8 @@ def _open(
         return TaskLogs(session.airflow, progress, trial)
     if progress.runner == "local":
         raise CommandError(
-            f"the trials of {progress.name} are no pods and have one log each: "
-            "leave --container out"
+            f"--container is for pods, but the trials of {progress.name} run in processes with "
+            "one log each: omit --container"
         )
     try:
         store = open_store(progress.store, session.address.store)
@@ -171,7 +174,10 @@ def _open(
 
 
 def _trial_number(instance: dict[str, Any]) -> int | None:
-    """The trial of a task instance: its label in the grid starts with it."""
+    """Returns the trial number of a task instance, which its label in Airflow's grid starts with.
+
+    None for tasks that are no trials, and for instances that have no label yet.
+    """
     label = instance.get("rendered_map_index") or ""
     number = label.partition(":")[0].partition(" fold ")[0]
     is_trial = instance["task_id"].rpartition(".")[2] == "trial"

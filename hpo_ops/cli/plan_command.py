@@ -1,4 +1,4 @@
-"""``hpo plan``: what a study would take, before anything starts."""
+"""``hpo plan``: estimates the time and cost of a study before it starts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from hpo_ops.cli.replay_options import (
     show,
     spread_json,
     time_text,
-    told_in_a_sentence,
     unreached_note,
     unseen_note,
+    value_errors_reported,
     with_range,
 )
 from hpo_ops.cli.simulate_command import USUAL, cluster_note, with_delays
@@ -48,12 +48,12 @@ EPILOG = (
 )
 USUAL_STEPS = 50
 PACE = 60.0
-"""Seconds that a step of the made-up curves takes as they are."""
+"""Seconds that one step of the synthetic learning curves takes, unless they are scaled."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A policy on so many slots."""
+    """A row of the plan: one policy on one number of slots."""
 
     slots: int
     summary: Summary
@@ -68,7 +68,7 @@ def plan(
     slots: Annotated[
         str | None,
         typer.Option(
-            help="Trials at the same time: 2,4,8; the study's and twice that if not given."
+            help="Slots, such as 2,4,8; by default the study's, twice and four times as many."
         ),
     ] = None,
     price: Annotated[
@@ -76,14 +76,16 @@ def plan(
     ] = None,
     scheduler: Schedulers = None,
     draws: Annotated[
-        int, typer.Option(min=2, help="How often trials are drawn, for the ranges.")
+        int, typer.Option(min=2, help="Number of random draws of trials, for the ranges.")
     ] = 25,
     steps: Annotated[
         int | None,
-        typer.Option(min=2, help="Steps of a whole trial, where neither study nor traces say."),
+        typer.Option(
+            min=2, help="Steps of a full-length trial, if neither study nor traces say so."
+        ),
     ] = None,
     step_seconds: Annotated[
-        float, typer.Option(min=0.001, help="Seconds a step takes, for made-up curves.")
+        float, typer.Option(min=0.001, help="Seconds of one step of synthetic curves.")
     ] = PACE,
     start_seconds: StartSeconds = None,
     seed: Seed = 0,
@@ -91,25 +93,25 @@ def plan(
     unseen: UnseenRule = Unseen.HOLD,
     as_json: Json = False,
 ) -> None:
-    """Says what a study would take before it starts: time to target, GPU-hours, cost.
+    """Estimates a study before it starts: time to the target, GPU-hours, cost.
 
     The study's own scheduler comes first, then alternatives, each on several numbers of slots.
-    Ranges hold eight in ten draws of trials.
+    Each range contains 80 % of the draws.
     """
     config = load_study(study)
     if config.folds is not None:
-        raise CommandError(f"{study}: has folds, but only a study without folds can be planned")
+        raise CommandError(f"{study} has folds, but only a study without folds can be planned")
     rate = parse_price(price)
     counts = parse_counts("--slots", slots) if slots else _usual_slots(config)
     given = None if like is None else read_traces(like, seed=seed)
-    own = replace(policy_of(config), predictor=None)  # one for all
+    own = replace(policy_of(config), predictor=None)  # all policies share one predictor
     length = own.scheduler.max_steps or steps or (whole_steps(given) if given else USUAL_STEPS)
     policies = {f"{config.scheduler.name} (this study)": own}
     words = scheduler or [name for name in USUAL.split(",") if name != config.scheduler.name]
-    with told_in_a_sentence():
+    with value_errors_reported():
         is_in_rounds = config.flow is Flow.ROUNDS
         policies |= parse_policies(words, max_steps=length, rounds=is_in_rounds)
-    predictor = choose_predictor(curves, seed=seed, usual=config.to_dict()["curves"])
+    predictor = choose_predictor(curves, seed=seed, study_section=config.to_dict()["curves"])
     cluster = Cluster(
         units=1, start_seconds=start_seconds or 0.0, resume_seconds=start_seconds or 0.0
     )
@@ -120,12 +122,12 @@ def plan(
         notes = [*_notes_on(config, given), *unseen_note(given, unseen)]
         notes += check_length(policies, whole)
     else:
-        made = list(_made_up(config, length, pace=step_seconds, draws=draws, seed=seed))
+        made = list(_synthetic(config, length, pace=step_seconds, draws=draws, seed=seed))
         notes = [*_warnings(length, step_seconds)]
     rows = _run(config, policies, made, counts=counts, cluster=cluster, predictor=predictor)
     notes += [
         *unreached_note(row.summary for row in rows),
-        f"ranges: eight in ten of {draws} draws of {config.trials} trials",
+        f"ranges contain 80 % of {draws} draws of {config.trials} trials",
         *cluster_note(cluster),
     ]
     if as_json:
@@ -136,12 +138,12 @@ def plan(
 
 
 def parse_price(text: str | None) -> float | None:
-    """``2.5`` or ``2.5/gpu-hour`` as a number."""
+    """Parses ``2.5`` or ``2.5/gpu-hour`` as a number."""
     if text is None:
         return None
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(?:gpu-)?hour)?\s*", text)
     if found is None:
-        raise CommandError(f"--price is {text!r}, but must be such as 2.5 or 2.5/gpu-hour")
+        raise CommandError(f"--price is {text!r}, but must be like 2.5 or 2.5/gpu-hour")
     return float(found[1])
 
 
@@ -150,17 +152,17 @@ def _usual_slots(config: StudyConfig) -> list[int]:
 
 
 def _drawn(config: StudyConfig, whole: Traces, *, draws: int, seed: int) -> Iterator[Draw]:
-    """The study's number of trials, drawn again and again from recorded ones."""
+    """Yields random draws, with repetition, of the study's number of trials from recorded ones."""
     target = config.objective.target
     target = whole.settled_value() if target is None else target
     for number in range(draws):
         yield Draw(whole.resample(config.trials, derive_seed(seed, "draw", number)), target)
 
 
-def _made_up(
+def _synthetic(
     config: StudyConfig, steps: int, *, pace: float, draws: int, seed: int
 ) -> Iterator[Draw]:
-    """Made-up studies; the target of each is where its best trial settles."""
+    """Yields synthetic studies; the target of each is the value where its best trial settles."""
     for number in range(draws):
         traces = image_study(
             seed=derive_seed(seed, "draw", number), trials=config.trials, steps=max(steps, 2)
@@ -174,12 +176,12 @@ def _made_up(
 
 def _warnings(steps: int, pace: float) -> list[str]:
     return [
-        "no --like: the learning curves are made up, like those of small image classifiers, in "
-        "which a third of all trials learn nothing; your model's may be quite different. The "
-        "order of policies is a hint, times and costs are no more than an order of magnitude. "
-        "Record a similar study with `hpo trace export` and give it with --like",
+        "without --like the learning curves are synthetic: they resemble those of small image "
+        "classifiers, a third of which learn nothing, and your model's may be quite different. "
+        "Read the order of the policies as a hint, and times and costs as orders of magnitude. "
+        "For better numbers record a similar study with `hpo trace export` and pass it to --like",
         f"a step takes {pace:g} s (--step-seconds) and a trial has {steps} steps; the target is "
-        "where the best trial of each draw settles",
+        "the value at which the best trial of each draw settles",
     ]
 
 
@@ -187,13 +189,13 @@ def _notes_on(config: StudyConfig, given: Traces) -> list[str]:
     notes = [f"curves: {len(given.trials)} trials of {given.name}"]
     if given.direction is not config.objective.direction:
         raise CommandError(
-            f"--like: {given.name} wants to {given.direction} {given.metric}, but the study wants "
-            f"to {config.objective.direction} {config.objective.name}"
+            f"--like: study {given.name} has to {given.direction} {given.metric}, but the planned "
+            f"study has to {config.objective.direction} {config.objective.name}"
         )
     if config.objective.target is None:
         notes.append(
-            "the study has no target and runs to its end; time to target is the time to "
-            f"{given.settled_value():.6g}, where the best of these curves settles"
+            "the study has no target and runs to its end; the time to target is the time to "
+            f"{given.settled_value():.6g}, at which the best of these curves settles"
         )
     return notes
 
@@ -223,7 +225,7 @@ def _run(
                 yield
 
     total = len(counts) * len(policies) * len(draws)
-    with told_in_a_sentence():
+    with value_errors_reported():
         for _ in track(all_replays(), total=total, what="replays"):
             pass
     by_count = {count: {row.policy: row for row in summarize(found[count])} for count in counts}

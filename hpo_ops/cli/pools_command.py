@@ -1,4 +1,4 @@
-"""``hpo pools``: what there is to run on."""
+"""``hpo pools``: shows or sets the capacity of pools."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def pools(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Shows what each pool has and what is held of it, or sets what it has."""
+    """Shows the capacity of each pool and how much of it is leased, or sets capacities."""
     gateway = connect().gateway
-    for word in changes or []:
-        name, _, amount = word.partition("=")
+    for change in changes or []:
+        name, _, amount = change.partition("=")
         try:
             gateway.set_pool(name, float(amount))
         except ValueError as error:
-            raise CommandError(f"{word!r} is not of the form pool=amount ({error})") from error
+            raise CommandError(f"{change!r} is not of the form pool=amount ({error})") from error
     found = gateway.pools()
     if as_json:
         print_json([pool.to_dict() for pool in found])
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Pool", "Capacity", "Held", "Known from"):
+    for column in ("Pool", "Capacity", "Leased", "Source"):
         table.add_column(column, overflow="fold")
     for pool in found:
-        known = "" if pool.capacity is None else "a setting" if pool.is_fixed else "its nodes"
+        source = "" if pool.capacity is None else "setting" if pool.is_fixed else "nodes"
         capacity = "unknown" if pool.capacity is None else f"{pool.capacity:g}"
-        table.add_row(pool.name, capacity, f"{pool.held:g}", known)
+        table.add_row(pool.name, capacity, f"{pool.held:g}", source)
     out.print(table)

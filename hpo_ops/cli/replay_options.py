@@ -1,4 +1,4 @@
-"""What `hpo simulate`, `hpo plan` and `hpo whatif` share: options, checks, tables."""
+"""Options, checks and tables that `hpo simulate`, `hpo plan` and `hpo whatif` share."""
 
 from __future__ import annotations
 
@@ -38,75 +38,75 @@ Allocator = Annotated[
 Curves = Annotated[
     str | None,
     typer.Option(
-        help="Who forecasts learning curves, for pop and early_term: projected, wandering, mcmc "
-        "or your own, with options after a colon; as in the study if not given, else projected.",
+        help="Predictor of learning curves, for pop and early_term: projected, wandering, mcmc "
+        "or your own, options after a colon; by default the study's predictor, or projected.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of orders and of made-up curves.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random orders and synthetic curves.")]
 UnseenRule = Annotated[
     Unseen,
     typer.Option(
         "--unseen",
-        help="What stands for the steps that a recorded trial did not get to: its last value, "
-        "a forecast, or nothing (the trial ends there).",
+        help="Values of the steps that a recorded trial did not reach: its last value, a "
+        "forecast, or none (the trial ends there).",
     ),
 ]
 StartSeconds = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="Seconds from a place to a trial's first step; as recorded if not given, else 0.",
+        help="Seconds from getting a slot to a trial's first step; by default as recorded, or 0.",
     ),
 ]
 
 
 @contextmanager
-def told_in_a_sentence(where: str = "") -> Iterator[None]:
-    """Turns a value that is refused deeper down into an error of the command."""
+def value_errors_reported(prefix: str = "") -> Iterator[None]:
+    """Turns a `ValueError` of the code inside into a `CommandError` with the same message."""
     try:
         yield
     except StudyError:
         raise
     except ValueError as error:
-        raise CommandError(f"{where}{error}") from error
+        raise CommandError(f"{prefix}{error}") from error
 
 
 def choose_predictor(
-    words: str | None, *, seed: int, usual: Mapping[str, object] | None = None
+    given: str | None, *, seed: int, study_section: Mapping[str, object] | None = None
 ) -> MemoPredictor:
-    """Who forecasts: as said, else as in the study.
+    """Creates the predictor of learning curves: the given one, else the study's, else projected.
 
     Args:
-        words: What was said.
-        seed: Its seed.
-        usual: The study's own, as in its file.
+        given: The value of ``--curves``: a name, with options after a colon.
+        seed: The predictor's seed.
+        study_section: The section ``curves`` of the study.
     """
-    with told_in_a_sentence("--curves: " if words else ""):
-        if words:
-            return MemoPredictor(parse_predictor(words, seed=seed))
-        name, options = named(usual or {"name": "projected"})
+    with value_errors_reported("--curves: " if given else ""):
+        if given:
+            return MemoPredictor(parse_predictor(given, seed=seed))
+        name, options = name_and_options(study_section or {"name": "projected"})
         return MemoPredictor(create_predictor(name, options, seed=seed))
 
 
-def named(words: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """A policy as in a study file as its name and its options."""
-    return str(words["name"]), {key: value for key, value in words.items() if key != "name"}
+def name_and_options(section: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Splits a policy's section of a study file into the policy's name and its options."""
+    return str(section["name"]), {key: value for key, value in section.items() if key != "name"}
 
 
 def parse_counts(option: str, text: str) -> list[int]:
-    """``2,4,8`` as numbers."""
-    found = []
-    for word in text.split(","):
-        if not word.strip().isdecimal() or int(word) < 1:
+    """Parses ``2,4,8`` as integers, without duplicates."""
+    counts = []
+    for item in text.split(","):
+        if not item.strip().isdecimal() or int(item) < 1:
             raise CommandError(
-                f"{option} is {text!r}, but must be whole numbers, 1 or more, such as 2,4,8"
+                f"{option} is {text!r}, but must be integers, 1 or more, such as 2,4,8"
             )
-        found.append(int(word))
-    return list(dict.fromkeys(found))
+        counts.append(int(item))
+    return list(dict.fromkeys(counts))
 
 
 def parse_seconds(option: str, text: str | None) -> float | None:
-    """A duration such as 30m, or a number of seconds."""
+    """Parses a duration such as ``30m``, or a number of seconds."""
     if text is None:
         return None
     try:
@@ -119,17 +119,17 @@ def parse_seconds(option: str, text: str | None) -> float | None:
 
 
 def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
-    """What to say of policies that want more steps than there are."""
+    """Warns of policies whose maximum number of steps is beyond the end of the traces."""
     return [
         f"{name} trains up to step {policy.scheduler.max_steps}, but the traces end at step "
-        f"{traces.max_steps}: there trials are whole"
+        f"{traces.max_steps}: a trial counts as full-length there"
         for name, policy in policies.items()
         if (policy.scheduler.max_steps or 0) > traces.max_steps
     ]
 
 
 def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
-    """How many recorded trials were cut short, and what stands for the rest of each."""
+    """Says how many recorded trials were cut short, and how their curves are continued."""
     cut = [
         trial.record.trial
         for trial in traces.trials
@@ -143,16 +143,16 @@ def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
 
 
 def figure_table(*columns: str) -> Table:
-    """A table with a name on the left and figures on the right."""
+    """Makes a table whose first column is left-aligned and whose other columns are numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
     return table
 
 
 def show(title: str, table: Table, notes: Sequence[str]) -> None:
-    """Prints a table with what is to be known about it."""
-    # In a file nothing is folded.
+    """Prints a title, a table and notes on the table."""
+    # Output that does not go to a terminal is not folded.
     console = out if out.is_terminal else SafeConsole(width=max(out.width, WIDE))
     console.print(title, soft_wrap=True)
     console.print(table)
@@ -161,7 +161,7 @@ def show(title: str, table: Table, notes: Sequence[str]) -> None:
 
 
 def time_text(seconds: float, like: float | None = None) -> str:
-    """A time in hours, minutes or seconds, whichever suits it or the time it stands beside.
+    """Writes a time in hours, minutes or seconds; the size of `like`, if given, sets the unit.
 
     >>> time_text(9000)
     '2.50 h'
@@ -174,7 +174,10 @@ def time_text(seconds: float, like: float | None = None) -> str:
 
 
 def to_target(row: Summary) -> str:
-    """Time to the target, mean and deviation; a run that never got there counts with its end."""
+    """Writes the mean and deviation of the time to the target.
+
+    A replay that did not reach the target counts with the time at which it ended.
+    """
     if not row.reached:
         return "not reached"
     mean, deviation = row.seconds.mean, row.seconds.sd
@@ -182,14 +185,14 @@ def to_target(row: Summary) -> str:
 
 
 def unreached_note(rows: Iterable[Summary]) -> list[str]:
-    """What a time to the target means where it was not always reached."""
+    """Explains the time to the target of policies that reached it only in some replays."""
     if all(row.reached in (0, row.orders) for row in rows):
         return []
-    return ["a run that ended without reaching the target counts with the time at which it ended"]
+    return ["a replay that did not reach the target counts with the time at which it ended"]
 
 
 def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
-    """A mean with the range of eight in ten, each written by a function."""
+    """Writes a mean with the range that contains 80 % of the values."""
     mean, low, high = (
         write(number, spread.mean) for number in (spread.mean, spread.low, spread.high)
     )
@@ -197,5 +200,5 @@ def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
 
 
 def spread_json(spread: Spread | None) -> dict[str, float] | None:
-    """A spread for scripts."""
+    """Returns a spread as JSON."""
     return None if spread is None else spread._asdict()

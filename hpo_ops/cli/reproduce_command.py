@@ -1,4 +1,4 @@
-"""``hpo reproduce``: trains a trial once more and compares what it reports, step by step."""
+"""``hpo reproduce``: trains a trial again and compares its reports with the earlier ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from hpo_ops.cli.connection import connect
 from hpo_ops.cli.follow_study import follow
 from hpo_ops.cli.show_command import TrialNumber, find_trial
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
+from hpo_ops.cli.trigger_target import DAG_SECONDS
 from hpo_ops.client import TrialDetail
 from hpo_ops.config import GENERIC_DAGS
 from hpo_ops.protocol import Provenance, Report
 
 EPILOG = "Examples: hpo reproduce digits 3 · hpo reproduce digits 3 --tolerance 1e-6"
-DAG_SECONDS = 90.0
+
 COMPARED = ("code_hash", "commit", "is_dirty", "image", "image_digest", "python", "packages")
 DROPPED = (
     "warm_start",
@@ -36,7 +37,7 @@ DROPPED = (
     "allocator",
     "curves",
 )
-"""Keys of a study that do not matter to one trial of it."""
+"""Keys of a study that do not affect how one trial is trained."""
 
 
 def reproduce(
@@ -45,25 +46,29 @@ def reproduce(
     run_id: Run = None,
     tolerance: Annotated[
         float,
-        typer.Option(min=0.0, help="Largest difference between two values that counts as none."),
+        typer.Option(
+            min=0.0, help="Largest difference between two values that are treated as equal."
+        ),
     ] = 0.0,
     any_code: Annotated[
-        bool, typer.Option("--any-code", help="Also where the code has changed since.")
+        bool, typer.Option("--any-code", help="Train even if the code has changed since.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Trains a trial once more, with its parameters, seed and steps, and compares the curves.
+    """Trains a trial again with its parameters, seed and steps, and compares the learning curves.
 
-    Ends with 1 where a value differs.
+    Ends with the exit code 1 if a value differs.
     """
     session = connect()
     progress = session.study(study, run_id)
     if progress.folds:
-        raise CommandError(f"{study} has folds, but only trials without folds can be reproduced")
+        raise CommandError(
+            f"study {study} has folds, but only trials without folds can be reproduced"
+        )
     before = find_trial(session, progress, trial)
     curve = session.gateway.curve(progress.id, trial)
     if not curve:
-        raise CommandError(f"trial {trial} of {study} has reported nothing to compare with")
+        raise CommandError(f"trial {trial} of study {study} has no reports to compare with")
     config = session.gateway.config(progress.id)
     if not any_code:
         check_code(config.get("code"), before.provenance)
@@ -72,26 +77,28 @@ def reproduce(
     session.airflow.wait_for_dag(dag_id, seconds=DAG_SECONDS)
     new_run = session.airflow.trigger(dag_id, {"study": again})
     page = session.airflow.run_page(dag_id, new_run)
-    err.print(f"Trains trial {trial} of {progress.key} once more: {page}", soft_wrap=True)
+    err.print(f"Training trial {trial} of {progress.key} again: {page}", soft_wrap=True)
     follow(session, err, dag_id=dag_id, run_id=new_run, name=again["name"])
     try:
         made = session.gateway.find(again["name"], new_run, dag_id=dag_id)
         after = session.gateway.trial(made.id, 0)
     except LookupError:
         why = session.airflow.failure_of(dag_id, new_run, "prepare")
-        raise CommandError(f"{again['name']} was not started: {why or page}") from None
+        raise CommandError(f"study {again['name']} was not started: {why or page}") from None
     found = list(compare(curve, session.gateway.curve(made.id, 0), tolerance=tolerance))
     changed = list(changes(before.provenance, after.provenance))
-    _tell(found, changed, after, steps=len(curve), as_json=as_json, run=made.key)
+    _print_result(found, changed, after, steps=len(curve), as_json=as_json, run=made.key)
     if found:
         raise typer.Exit(1)
 
 
 def check_code(folder: str | None, before: Provenance) -> None:
-    """Refuses code that is another by now, where it can be seen from here.
+    """Checks that a code folder has not changed since the trial was trained.
+
+    Skipped if the folder is not on this machine, or the trial has no code hash.
 
     Raises:
-        CommandError: It is.
+        CommandError: The code has changed, or cannot be read.
     """
     if folder is None or before.code_hash is None or not Path(folder).is_dir():
         return
@@ -102,20 +109,20 @@ def check_code(folder: str | None, before: Provenance) -> None:
     if now != before.code_hash:
         commit = f" (commit {before.commit})" if before.commit else ""
         raise CommandError(
-            f"{folder} has the hash {now} now, but the trial was trained with "
-            f"{before.code_hash}{commit}: bring that code back, or use --any-code"
+            f"the code in {folder} has changed: its hash is {now}, but the trial was trained with "
+            f"{before.code_hash}{commit}. Restore that code, or use --any-code"
         )
 
 
 def study_of_trial(
     config: Mapping[str, Any], before: TrialDetail, *, last_step: int
 ) -> dict[str, Any]:
-    """A study of one trial that trains the same once more.
+    """Makes the study file of one trial with the parameters, seed and steps of an earlier trial.
 
     Args:
-        config: The trial's study.
-        before: The trial.
-        last_step: The last step that it has reported.
+        config: The study of the earlier trial.
+        before: The earlier trial.
+        last_step: The last step that the earlier trial has reported.
     """
     kept = {key: value for key, value in config.items() if key not in DROPPED}
     metric = config.get("metric")
@@ -141,7 +148,7 @@ def study_of_trial(
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that is not what it was; None where there is none."""
+    """A value that differs between two trainings; None if only one of them reported it."""
 
     step: int
     metric: str
@@ -152,7 +159,7 @@ class Difference:
 def compare(
     before: Sequence[Report], after: Sequence[Report], *, tolerance: float = 0.0
 ) -> Iterator[Difference]:
-    """The values of a curve that another one does not have."""
+    """Yields the values that differ between the reports of two trainings, in order of steps."""
     then = {report.step: report.metrics for report in before}
     now = {report.step: report.metrics for report in after}
     for step in sorted(then | now):
@@ -168,7 +175,7 @@ def _is_same(one: float, other: float, tolerance: float) -> bool:
 
 
 def changes(before: Provenance, after: Provenance) -> Iterator[str]:
-    """What the trainings were made from and ran with that is not the same."""
+    """Describes the differences in provenance between two trainings: code, image, packages."""
     old, new = before.to_dict(), after.to_dict()
     for name in COMPARED:
         then, now = old[name], new[name]
@@ -180,7 +187,7 @@ def changes(before: Provenance, after: Provenance) -> Iterator[str]:
             yield f"{name} was {then}, and is {now}"
 
 
-def _tell(
+def _print_result(
     found: Sequence[Difference],
     changed: Sequence[str],
     after: TrialDetail,
@@ -203,10 +210,10 @@ def _tell(
     for line in changed:
         out.print(f"changed: {line}", soft_wrap=True)
     if not found:
-        out.print(f"The same: {steps} steps of {run} have the same values")
+        out.print(f"Reproduced: the reports of {steps} steps in {run} have the same values")
         return
     reason = after.summary.reason
-    out.print(f"Not the same: {len(found)} values differ ({run}: {reason})", soft_wrap=True)
+    out.print(f"Not reproduced: {len(found)} values differ ({run}: {reason})", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Step", "Metric", "Before", "After", "Difference"):
         table.add_column(column)

@@ -1,4 +1,4 @@
-"""``hpo show``: everything about one trial."""
+"""``hpo show``: one trial with its segments, folds and provenance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TrialNumber = Annotated[int, typer.Argument(help="Number of the trial.")]
 
 
 def show(study: StudyName, trial: TrialNumber, run_id: Run = None, as_json: Json = False) -> None:
-    """Shows one trial: its seed, its segments and what they were trained with."""
+    """Shows one trial: its parameters, seed, segments and provenance."""
     session = connect()
     progress = session.study(study, run_id)
     detail = find_trial(session, progress, trial)
@@ -35,10 +35,10 @@ def show(study: StudyName, trial: TrialNumber, run_id: Run = None, as_json: Json
 
 
 def find_trial(session: Session, progress: Progress, number: int) -> TrialDetail:
-    """A trial of a study.
+    """Gets a trial of a study from the gateway.
 
     Raises:
-        CommandError: There is none.
+        CommandError: The study has no such trial.
     """
     try:
         return session.gateway.trial(progress.id, number)
@@ -47,26 +47,27 @@ def find_trial(session: Session, progress: Progress, number: int) -> TrialDetail
 
 
 def trial_lines(detail: TrialDetail, metric: str) -> Iterator[tuple[str, str]]:
-    """What there is to say about a trial, but for its segments."""
+    """Yields what `hpo show` prints above a trial's segments, as pairs of label and text."""
     summary = detail.summary
     value = "no value yet"
     if summary.value is not None:
         value = f"{metric} {with_deviation(summary.value, summary.deviation, 6)}"
-    yield "Trial", f"{summary.trial}, {summary.state}: {summary.reason or 'goes on'}"
-    yield "Score", f"{value} after {summary.step} steps"
+    reason = f": {summary.reason}" if summary.reason else ""
+    yield "Trial", f"{summary.trial}, {summary.state}{reason}"
+    yield "Value", f"{value} after {summary.step} steps"
     yield "Parameters", params_text(dict(summary.params))
     if summary.served:
         yield "Cache", f"from {summary.served}"
     yield "Seed", str(detail.seed)
-    yield "Data", detail.data_version or "no version given"
+    yield "Data", detail.data_version or "no data_version in the study"
     yield from provenance_lines(detail.provenance)
 
 
 def provenance_lines(found: Provenance) -> Iterator[tuple[str, str]]:
-    """What a training was made from and ran with."""
+    """Yields the provenance of a training as pairs of label and text, without unknown parts."""
     yield "Code", found.code_hash or "no hash"
     if found.commit:
-        changed = ", with changes" if found.is_dirty else ""
+        changed = ", with uncommitted changes" if found.is_dirty else ""
         yield "Commit", f"{found.commit}{changed}"
     if found.image:
         yield "Image", f"{found.image} {found.image_digest or ''}".strip()
@@ -81,7 +82,7 @@ def provenance_lines(found: Provenance) -> Iterator[tuple[str, str]]:
 
 
 def folds_table(folds: Sequence[FoldSummary], metric: str) -> Table:
-    """The folds of a trial, each with its value at the trial's best step."""
+    """Lists the folds of a trial, each with its value at the trial's best step."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Fold", "Number", "State", "Step", metric, "Why"):
         table.add_column(column, overflow="fold")
@@ -98,7 +99,7 @@ def folds_table(folds: Sequence[FoldSummary], metric: str) -> Table:
 
 
 def segments_table(detail: TrialDetail) -> Table:
-    """The segments of a trial, oldest first; with folds, which one each is of."""
+    """Lists the segments of a trial, oldest first; with cross-validation, each with its fold."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = {fold.number: str(fold.fold + 1) for fold in detail.summary.folds}
     which = ("Fold",) if names else ()
@@ -113,7 +114,7 @@ def segments_table(detail: TrialDetail) -> Table:
             str(segment.from_step),
             str(segment.until_step or ""),
             "" if segment.step is None else str(segment.step),
-            segment.outcome or "runs",
+            segment.outcome or "running",
             (segment.provenance.code_hash or "")[:8],
             segment.reason,
         )

@@ -1,4 +1,4 @@
-"""``hpo simulate``: policies side by side on the same trials, without a cluster."""
+"""``hpo simulate``: compares policies by replaying the same trials under each of them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hpo_ops.cli.replay_options import (
     spread_json,
     time_text,
     to_target,
-    told_in_a_sentence,
     unreached_note,
     unseen_note,
+    value_errors_reported,
 )
 from hpo_ops.cli.simulate_plots import draw_plots, machines_around
 from hpo_ops.cli.terminal import Json, print_json, track
@@ -50,16 +50,16 @@ USUAL = "default,asha,hyperband,median"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is replayed, under what, and how often.
+    """Inputs of a simulation: trials, policies, cluster, and how often they are replayed.
 
     Attributes:
-        traces: The trials, continued where they were cut short.
+        traces: The trials; learning curves that were cut short are continued.
         policies: The policies by name.
-        cluster: What they run on.
-        target: The value to reach.
-        deadline_seconds: When everything stops.
-        orders: How many orders.
-        seed: Of the orders.
+        cluster: The simulated machines and their delays.
+        target: The value of the metric at which a replay ends; None for no such value.
+        deadline_seconds: The time at which a replay ends.
+        orders: The number of random orders of the trials.
+        seed: The seed of the random orders.
     """
 
     traces: Traces
@@ -73,7 +73,7 @@ class Setting:
     def replays(
         self, predictor: MemoPredictor, cluster: Cluster, what: str
     ) -> Iterator[tuple[str, int, Replay]]:
-        """Every order under every policy, with progress."""
+        """Replays every order under every policy, and shows progress."""
         draws = orders_of(self.traces, self.orders, seed=self.seed, target=self.target)
         made = replays(
             draws,
@@ -89,25 +89,26 @@ def simulate(
     traces: Annotated[
         str,
         typer.Argument(
-            help="A file of traces, or made-up curves: image, game, slow, uneven, with options "
+            help="A file of traces, or synthetic curves: image, game, slow, uneven, with options "
             "such as image:trials=50,steps=60,seed=3."
         ),
     ],
     scheduler: Schedulers = None,
-    slots: Annotated[int, typer.Option(min=1, help="Trials at the same time, one a GPU.")] = 4,
+    slots: Annotated[int, typer.Option(min=1, help="Slots, each with one GPU.")] = 4,
     orders: Annotated[
-        int, typer.Option(min=1, help="Orders of the trials; the first is their own.")
+        int,
+        typer.Option(min=1, help="Random orders of the trials; the first is the given one."),
     ] = 25,
     allocator: Allocator = None,
     target: Annotated[
         str | None,
         typer.Option(
-            help="Value of the metric that ends a study, or none; as recorded if not given, "
-            "else where the best trial settles."
+            help="Value of the metric at which a study ends, or none; by default the recorded "
+            "study's, or the value at which the best trial settles."
         ),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help="Time at which everything stops, such as 30m or 2h.")
+        str | None, typer.Option(help="Time at which a study is ended, such as 30m or 2h.")
     ] = None,
     is_in_rounds: Annotated[
         bool,
@@ -131,14 +132,14 @@ def simulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Replays trials under several policies, and says how long each takes to the target.
+    """Replays trials under several policies and compares their times to the target.
 
-    Nothing is trained: values and times come from traces. The policies are the objects that run
-    live studies.
+    Nothing is trained: values and times come from traces. The policies are the same objects as
+    in live studies.
     """
     given = read_traces(traces, seed=seed)
     last_step = whole_steps(given)
-    with told_in_a_sentence():
+    with value_errors_reported():
         policies = parse_policies(
             scheduler or [USUAL],
             max_steps=given.max_steps,
@@ -146,9 +147,9 @@ def simulate(
             rounds=is_in_rounds,
         )
     if plots is not None:
-        machines_around(slots)  # says so now where a package is missing
-    usual = None if given.terms is None else given.terms.curves
-    predictor = choose_predictor(curves, seed=seed, usual=usual)
+        machines_around(slots)  # fails now, not after the replays, if matplotlib is missing
+    recorded = None if given.terms is None else given.terms.curves
+    predictor = choose_predictor(curves, seed=seed, study_section=recorded)
     whole = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
     cluster = Cluster(units=slots, max_width=max_width or slots, max_share=max_share)
     setting = Setting(
@@ -168,7 +169,7 @@ def simulate(
     ]
     outcomes: list[Outcome] = []
     firsts: dict[str, Replay] = {}
-    with told_in_a_sentence():
+    with value_errors_reported():
         for name, order, replay in setting.replays(predictor, setting.cluster, "replays"):
             firsts.setdefault(name, replay)
             outcomes.append(outcome_of(name, order, replay))
@@ -185,7 +186,7 @@ def simulate(
 
 
 def choose_target(traces: Traces, text: str | None) -> float | None:
-    """The value to reach: as said, as recorded, else where the best trial settles."""
+    """Chooses the target: the option's, else the recorded study's, else where the best settles."""
     if text is None:
         if traces.terms is not None and traces.terms.target is not None:
             return traces.terms.target
@@ -199,29 +200,32 @@ def choose_target(traces: Traces, text: str | None) -> float | None:
 
 
 def with_delays(traces: Traces, cluster: Cluster, start_seconds: float | None) -> Cluster:
-    """The cluster with the delays of the recorded study, or with those that were given."""
+    """Sets a cluster's delays: the given ones, else those of the recorded study."""
     if start_seconds is None:
         return calibrate(traces, cluster)
     return replace(cluster, start_seconds=start_seconds, resume_seconds=start_seconds)
 
 
 def target_note(traces: Traces, target: float | None, text: str | None) -> list[str]:
-    """Where the target comes from."""
+    """Says where the target comes from."""
     if target is None:
-        return ["no target: every study runs to its end, whose time is shown"]
+        return ["no target: every study runs to its end, and the time of its end is shown"]
     if text is not None:
         return []
     if traces.terms is not None and traces.terms.target is not None:
         return [f"target {target:.6g}, as in the recorded study"]
-    return [f"target {target:.6g}: where the best of these trials settles (--target for another)"]
+    return [
+        f"target {target:.6g}: the value at which the best of these trials settles "
+        "(choose another with --target)"
+    ]
 
 
 def cluster_note(cluster: Cluster) -> list[str]:
-    """The delays that are reckoned with."""
+    """Says which delays the replays assume."""
     return [
-        f"{cluster.start_seconds:.3g} s to start a trial, {cluster.resume_seconds:.3g} s to "
-        f"resume one, {cluster.turnover_seconds:.3g} s between two on a slot; "
-        "GPU-hours count one GPU a slot"
+        f"assumed delays: {cluster.start_seconds:.3g} s to start a trial, "
+        f"{cluster.resume_seconds:.3g} s to resume it, {cluster.turnover_seconds:.3g} s between "
+        "two trials in a slot; GPU-hours count one GPU for each slot"
     ]
 
 

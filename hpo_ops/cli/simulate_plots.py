@@ -1,4 +1,4 @@
-"""The plots of `hpo simulate`."""
+"""Plots of `hpo simulate`: time to target, orders, utilization, allocation, machines."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def machines_around(slots: int) -> list[int]:
-    """Numbers of machines to look at beside the one that was asked for.
+    """Returns the numbers of machines to compare: the given one, halves and multiples of it.
 
     Raises:
-        CommandError: There is nothing to draw with.
+        CommandError: matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
         raise CommandError("--plots needs matplotlib: install hpo-ops with the extra plots")
@@ -44,7 +44,7 @@ def draw_plots(
     predictor: MemoPredictor,
     folder: Path,
 ) -> list[str]:
-    """Draws everything into a folder; returns the files."""
+    """Draws all plots of a simulation into a folder; returns the paths of the files."""
     times = times_of(outcomes)
     drawn = [folder / "time_to_target.png", folder / "orders.png", folder / "utilization.png"]
     try:
@@ -65,7 +65,7 @@ def draw_plots(
 def _over_machines(
     setting: Setting, outcomes: Sequence[Outcome], predictor: MemoPredictor
 ) -> dict[str, list[tuple[int, float]]]:
-    """Mean seconds to the target of each policy over the number of machines."""
+    """Replays on other numbers of machines; returns each policy's mean seconds to the target."""
     slots = setting.cluster.units
     lines: dict[str, list[tuple[int, float]]] = {name: [] for name in setting.policies}
     for units in machines_around(slots):

@@ -1,4 +1,4 @@
-"""Studies and trials as tables and lines."""
+"""Tables and lines that describe studies and trials in the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {
 
 
 def duration(seconds: float | None) -> str:
-    """``75`` as ``1:15``.
+    """Writes seconds as minutes and seconds, or with hours: ``75`` as ``1:15``.
 
     >>> duration(3675)
     '1:01:15'
@@ -33,7 +33,7 @@ def duration(seconds: float | None) -> str:
 
 
 def params_text(params: dict[str, object]) -> str:
-    """Parameters on one line."""
+    """Writes hyperparameters on one line, as ``name=value`` pairs."""
     return " ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in params.items()
@@ -41,7 +41,7 @@ def params_text(params: dict[str, object]) -> str:
 
 
 def with_deviation(value: float, deviation: float | None, digits: int = 4) -> str:
-    """A value, and how much its folds deviate where it has several.
+    """Writes a value, followed by the deviation of its folds if there are several.
 
     >>> with_deviation(0.73, 0.01), with_deviation(0.73, None)
     ('0.73 ± 0.01', '0.73')
@@ -51,7 +51,7 @@ def with_deviation(value: float, deviation: float | None, digits: int = 4) -> st
 
 
 def progress_line(progress: Progress) -> str:
-    """A study on one line: done, running, pruned, failed, best so far."""
+    """Describes a study on one line: trials done, running, pruned, failed, and the best so far."""
     counts = progress.counts
     done = counts["completed"] + counts["pruned"] + counts["failed"]
     parts = [
@@ -67,7 +67,7 @@ def progress_line(progress: Progress) -> str:
     if progress.served:
         parts.append(f"{progress.served} from the cache")
     if progress.state == "retraining":
-        parts.append("the best is trained on all data")
+        parts.append("training the best configuration on all data")
     if progress.best:
         best = progress.best
         value = with_deviation(best.value, best.deviation)
@@ -76,7 +76,7 @@ def progress_line(progress: Progress) -> str:
 
 
 def studies_table(studies: Sequence[Progress]) -> Table:
-    """Studies, newest first."""
+    """Lists studies, newest first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Run", "State", "Done", "Failed", "Best", "Time"):
         table.add_column(column, overflow="fold")
@@ -96,7 +96,7 @@ def studies_table(studies: Sequence[Progress]) -> Table:
 
 
 def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
-    """Trials, by number; with folds, how many of them have been trained."""
+    """Lists trials by number; with cross-validation, each with its number of completed folds."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     has_folds = any(trial.folds for trial in trials)
     folds = ("Folds",) if has_folds else ()
@@ -120,14 +120,14 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 
 
 def _why(trial: TrialSummary) -> str:
-    """The reason of a trial's state, and where its reports are from if not all are its own."""
+    """Writes the reason of a trial's state, with the origin of reports from the score cache."""
     if trial.served is None or "from the cache" in trial.reason:
         return trial.reason
     return f"{trial.reason} (from the cache: {trial.served})".strip()
 
 
 def front_table(trials: Sequence[TrialSummary]) -> Table:
-    """The Pareto front: each trial with its metrics."""
+    """Lists the trials of the Pareto front with the values of all their metrics."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = list(trials[0].metrics)
     for column in ("Trial", *names, "Parameters"):
@@ -139,7 +139,7 @@ def front_table(trials: Sequence[TrialSummary]) -> Table:
 
 
 def best_lines(best: Best, metric: str) -> list[str]:
-    """The best trial and where its checkpoint is."""
+    """Describes the best trial: number, value, parameters, and the URI of its checkpoint."""
     value = with_deviation(best.value, best.deviation, 6)
     lines = [
         f"Best trial:  {best.trial} with {metric} {value} at step {best.step}",

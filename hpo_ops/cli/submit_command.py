@@ -1,4 +1,4 @@
-"""``hpo submit``: a job as JSON, with its code."""
+"""``hpo submit``: sends a job, a JSON file with an archive of code, to the gateway."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ EPILOG = "Example: hpo submit job.json --code ./model --follow"
 
 
 def submit(
-    file: Annotated[Path, typer.Argument(help="The job, a JSON file.")],
+    file: Annotated[Path, typer.Argument(help="The job: a JSON file.")],
     code: Annotated[
         Path | None,
-        typer.Option(help="Its code: a folder or a tar.gz; by default file_name beside the job."),
+        typer.Option(
+            help="The job's code: a folder or a tar.gz; by default the job's file_name, looked "
+            "for beside the job file."
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key, to run a job of the same name once more.")
+        str | None, typer.Option(help="Idempotency key; a new key runs the same job again.")
     ] = None,
     is_followed: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Show progress until the job ends.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Submits a job; the same job again is shown how it stands."""
+    """Submits a job; submitting the same job again only shows its state."""
     data = _read(file)
     job = parse_job(data)
     session = connect()
@@ -44,13 +47,13 @@ def submit(
     except (ValueError, LookupError) as error:
         raise CommandError(str(error)) from error
     page = session.airflow.run_page(status.dag_id, status.run_id)
-    ended_well = True
+    is_success = True
     if not as_json:
         out.print(f"Job {status.job}: {page}", soft_wrap=True)
         for note in status.notes:
             out.print(f"Note: {note}", soft_wrap=True)
     if is_followed:
-        ended_well = follow(
+        is_success = follow(
             session,
             err if as_json else out,
             dag_id=status.dag_id,
@@ -63,12 +66,12 @@ def submit(
     else:
         for line in status_lines(status):
             out.print(line, soft_wrap=True)
-    if not ended_well:
+    if not is_success:
         raise typer.Exit(1)
 
 
 def status_lines(status: JobStatus) -> list[str]:
-    """A job in a few lines."""
+    """Describes the state of a job, with its best trial."""
     why = f" ({status.reason})" if status.reason else ""
     lines = [f"{status.state}{why}, {status.completion:.0%} of {status.iterations} iterations"]
     return lines + (best_lines(status.best, METRIC) if status.best else [])
@@ -80,12 +83,12 @@ def _read(file: Path) -> dict[str, object]:
     except OSError as error:
         raise CommandError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CommandError(f"{file}: is no JSON: {error}") from error
+        raise CommandError(f"{file}: is not JSON: {error}") from error
     return data if isinstance(data, dict) else {}
 
 
 def _pack(code: Path | None, file: Path, name: str) -> bytes | None:
-    """The archive to send: what was given, or the one beside the job, or none."""
+    """Returns the archive to send: the given code, else the file beside the job, else None."""
     if code is None:
         beside = file.parent / name.lstrip("/")
         if not beside.is_file():

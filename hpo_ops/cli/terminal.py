@@ -1,4 +1,4 @@
-"""What all commands share: where they print, and options that mean the same everywhere."""
+"""Consoles, progress bars and options that all commands share."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _CONTROLS = re.compile(
 
 
 def visible(text: str) -> str:
-    """Text of others as a terminal may show it: it can move, hide or rewrite nothing.
+    """Makes untrusted text safe for a terminal: it cannot move the cursor or hide other text.
 
-    Colours, carriage returns and bells are left out. Every other control character is written as
-    in a string of Python, such as ``\\x1b``.
+    Colours, carriage returns and bells are removed. Every other control character is escaped as
+    in a Python string, such as ``\\x1b``.
     """
     plain = _MOVEMENTS.sub("", _COLOURS.sub("", text))
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], plain)
 
 
 class SafeConsole(Console):
-    """A console for text that trainings and other users wrote, in which nothing is a command.
+    """A console for text from trainings and other users, which it never interprets.
 
     Neither control characters nor markup such as ``[link=…]`` in a reason, a name or a parameter
-    reach the terminal; what the commands themselves style does.
+    reach the terminal; styles that the commands themselves set do.
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
@@ -56,7 +56,9 @@ out = SafeConsole()
 err = SafeConsole(stderr=True)
 
 StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
-Run = Annotated[str | None, typer.Option("--run", help="Its DAG run; the newest if not given.")]
+Run = Annotated[
+    str | None, typer.Option("--run", help="Id of the study's DAG run; by default the newest.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 Item = TypeVar("Item")
@@ -64,12 +66,12 @@ LINE_EVERY_SECONDS = 10.0
 
 
 def print_json(value: object) -> None:
-    """Prints a value for scripts."""
+    """Prints a value as indented JSON on standard output."""
     print(json.dumps(value, indent=2, default=str))
 
 
 def track(items: Iterable[Item], *, total: int, what: str) -> Iterator[Item]:
-    """Shows on standard error how far something is: a bar in a terminal, now and then a line."""
+    """Yields items and shows progress on standard error: a bar in a terminal, else lines."""
     if err.is_terminal:
         columns = (
             TextColumn("{task.description}"),
@@ -80,9 +82,9 @@ def track(items: Iterable[Item], *, total: int, what: str) -> Iterator[Item]:
         with Progress(*columns, console=err, transient=True) as progress:
             yield from progress.track(items, total=total, description=what)
         return
-    said_at = time.monotonic()
+    printed_at = time.monotonic()
     for done, item in enumerate(items, start=1):
         yield item
-        if time.monotonic() - said_at > LINE_EVERY_SECONDS:
-            said_at = time.monotonic()
+        if time.monotonic() - printed_at > LINE_EVERY_SECONDS:
+            printed_at = time.monotonic()
             err.print(f"{what}: {done}/{total}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``hpo trace``: recorded studies as files that can be replayed."""
+"""``hpo trace``: writes studies to files of traces, which can be replayed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ def export(
     run_id: Run = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File, .jsonl or .jsonl.gz; else standard output."),
+        typer.Option(
+            "--output", "-o", help="File, .jsonl or .jsonl.gz; by default standard output."
+        ),
     ] = None,
 ) -> None:
-    """Writes what every trial of a study reported, step by step, and how it really went."""
+    """Writes the reports of every trial of a study, and when its segments ran."""
     if output is not None and output.suffix not in SUFFIXES:
         raise CommandError(f"--output is {output}, but must end in .jsonl or .jsonl.gz")
     traces = record(study, run_id)
@@ -47,7 +49,7 @@ def export(
             raise CommandError(f"{output}: cannot be written: {error.strerror}") from error
     reports = sum(len(trial.values) for trial in traces.trials)
     silent = len(traces.terms.silent) if traces.terms else 0
-    without = f"; {silent} trials reported nothing and are left out" if silent else ""
+    without = f"; {silent} trials without reports are left out" if silent else ""
     where = "" if output is None else f" to {output}"
     err.print(
         f"{len(traces.trials)} trials, {reports} reports{where}{without}",

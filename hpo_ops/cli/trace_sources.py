@@ -1,4 +1,4 @@
-"""Traces as commands get them: from a file, made up, or recorded from a study."""
+"""Sources of traces for commands: a file, a synthetic study, or a study in the gateway."""
 
 from __future__ import annotations
 
@@ -16,13 +16,21 @@ from hpo_ops.simulator.synthetic_traces import SYNTHETIC, make_synthetic
 SUFFIXES = (".jsonl", ".gz")
 
 
-def read_traces(words: str, *, seed: int) -> Traces:
-    """A file of traces, or a synthetic study such as ``image`` or ``image:trials=50,steps=60``."""
-    path = Path(words)
+def read_traces(source: str, *, seed: int) -> Traces:
+    """Reads a file of traces, or makes a synthetic study.
+
+    Args:
+        source: A path, or a synthetic study such as ``image`` or ``image:trials=50,steps=60``.
+        seed: The seed of a synthetic study.
+
+    Raises:
+        CommandError: The source is neither, or cannot be read.
+    """
+    path = Path(source)
     try:
-        name, options = parse_options(words)
+        name, options = parse_options(source)
     except ValueError:
-        name, options = words, {}
+        name, options = source, {}
     try:
         if name in SYNTHETIC:
             return make_synthetic(name, options, seed=seed)
@@ -31,18 +39,22 @@ def read_traces(words: str, *, seed: int) -> Traces:
     except ValueError as error:
         raise CommandError(str(error)) from error
     raise CommandError(
-        f"traces is {words!r}, but must be a file of traces (see: hpo trace export --help), "
+        f"traces is {source!r}, but must be a file of traces (see: hpo trace export --help), "
         f"or a synthetic study: {', '.join(SYNTHETIC)}"
     )
 
 
-def is_file_of_traces(words: str) -> bool:
-    """Whether a word names a file rather than a study."""
-    return Path(words).suffix in SUFFIXES
+def is_trace_file(name: str) -> bool:
+    """Tells whether a name has the suffix of a file of traces, and so is not a study's name."""
+    return Path(name).suffix in SUFFIXES
 
 
 def record(name: str, run_id: str | None, session: Session | None = None) -> Traces:
-    """Records a study through the gateway."""
+    """Gets all reports and segments of a study from the gateway, as traces.
+
+    Raises:
+        CommandError: The study has folds, or cannot be recorded.
+    """
     session = session or connect()
     progress = session.study(name, run_id)
     gateway = session.gateway

@@ -1,4 +1,4 @@
-"""What a command triggers: a study's own DAG, or the generic one with a whole study."""
+"""The DAG that a command triggers: a study's own, or the generic DAG with the complete study."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import yaml
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.config import GENERIC_DAGS, StudyConfig, load_study
 
+DAG_SECONDS = 90.0
+"""How long a command waits for Airflow to parse a new study file into a DAG."""
+
 
 @dataclass(frozen=True)
 class Target:
-    """A DAG and what it is triggered with.
+    """A DAG and the configuration that its run is triggered with.
 
     Attributes:
-        name: The study.
+        name: The name of the study.
+        dag_id: The DAG to trigger.
+        conf: The ``conf`` of the DAG run.
     """
 
     name: str
@@ -25,28 +30,37 @@ class Target:
 
 
 def read_target(given: str, changes: dict[str, object]) -> Target:
-    """A name or a file in ``dags/studies`` has a DAG of its own; other files are sent whole."""
+    """Finds the DAG of a study that is given by its name or its file.
+
+    A name, or a file in ``dags/studies``, has its own DAG, which is triggered with the changes
+    alone. Any other file is sent completely to the generic DAG.
+    """
     path = Path(given)
     if path.suffix not in (".yaml", ".yml"):
         return Target(given, given, changes)
     study = load_study(path)
     if path.resolve().parts[-3:-1] == ("dags", "studies"):
         return Target(study.name, study.name, changes)
-    return whole_study(study.change(changes, source=given, is_running=False))
+    return generic_dag_target(study.change(changes, source=given, is_running=False))
 
 
-def whole_study(study: StudyConfig) -> Target:
-    """A study that the generic DAG is given."""
-    whole = {**study.to_dict(), "flow": "rolling"} if not study.reproducible else study.to_dict()
-    return Target(study.name, GENERIC_DAGS[study.runner], {"study": whole})
+def generic_dag_target(study: StudyConfig) -> Target:
+    """Targets the generic DAG of the study's runner, with the complete study as its conf.
+
+    The generic DAG has only the rolling flow, except for reproducible studies.
+    """
+    config = study.to_dict()
+    if not study.reproducible:
+        config["flow"] = "rolling"
+    return Target(study.name, GENERIC_DAGS[study.runner], {"study": config})
 
 
-def parse_changes(words: list[str]) -> dict[str, object]:
-    """``["parallelism=4"]`` as ``{"parallelism": 4}``; values are read as YAML."""
+def parse_changes(assignments: list[str]) -> dict[str, object]:
+    """Parses ``["parallelism=4"]`` as ``{"parallelism": 4}``; values are read as YAML."""
     changes: dict[str, object] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
         if not equals:
-            raise CommandError(f"{word!r} is not of the form key=value")
+            raise CommandError(f"{assignment!r} is not of the form key=value")
         changes[key] = yaml.safe_load(value)
     return changes

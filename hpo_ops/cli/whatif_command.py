@@ -1,4 +1,4 @@
-"""``hpo whatif``: a recorded study under another policy or on another number of slots."""
+"""``hpo whatif``: replays a recorded study under another policy or on another number of slots."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hpo_ops.cli.replay_options import (
     UnseenRule,
     choose_predictor,
     figure_table,
-    named,
+    name_and_options,
     parse_counts,
     show,
     time_text,
-    told_in_a_sentence,
     unseen_note,
+    value_errors_reported,
 )
 from hpo_ops.cli.simulate_command import cluster_note
 from hpo_ops.cli.terminal import Json, Run, print_json, track
-from hpo_ops.cli.trace_sources import is_file_of_traces, read_traces, record
+from hpo_ops.cli.trace_sources import is_trace_file, read_traces, record
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.schedulers import create_scheduler
 from hpo_ops.simulator import Cluster, Replay, Traces
@@ -46,7 +46,7 @@ EPILOG = (
 
 @dataclass(frozen=True)
 class Line:
-    """One row: a policy on so many slots, and how it went."""
+    """A row of the output: the replay of one policy on one number of slots."""
 
     name: str
     slots: int
@@ -62,28 +62,28 @@ def whatif(
     scheduler: Schedulers = None,
     slots: Annotated[
         str | None,
-        typer.Option(help="Trials at the same time, one number or several: 2,4,8; as it was."),
+        typer.Option(help="Slots, one number or several: 2,4,8; by default as in the study."),
     ] = None,
     allocator: Allocator = None,
     curves: Curves = None,
     unseen: UnseenRule = Unseen.HOLD,
     as_json: Json = False,
 ) -> None:
-    """Replays a recorded study under another policy, beside what really happened.
+    """Replays a recorded study under another policy, and compares that with what happened.
 
-    The first replay has the study's own policy and slots: it shows how far the replay is from
-    what happened. Trials that were stopped early have no further curve; the output says what
-    stands in its place and how much of each replay rests on it.
+    The first replay has the study's own policy and slots: it shows how accurate replays are.
+    The learning curves of trials that were stopped early have to be continued (--unseen); the
+    output says how much of each replay depends on such values.
     """
-    traces = read_traces(study, seed=0) if is_file_of_traces(study) else record(study, run_id)
+    traces = read_traces(study, seed=0) if is_trace_file(study) else record(study, run_id)
     happened, terms = history_of(traces), traces.terms
     if happened is None or terms is None:
         raise CommandError(
-            f"{study} does not say how the study went: record one with `hpo trace export`"
+            f"{study} has no record of how the study ran: write one with `hpo trace export`"
         )
-    with told_in_a_sentence():
+    with value_errors_reported():
         own = Policy(
-            scheduler=create_scheduler(*named(terms.scheduler)),
+            scheduler=create_scheduler(*name_and_options(terms.scheduler)),
             rounds=terms.rounds,
             at_barrier=terms.reproducible,
         )
@@ -94,9 +94,9 @@ def whatif(
                 scheduler, max_steps=last_step, allocator=allocator, rounds=terms.rounds
             )
     counts = parse_counts("--slots", slots) if slots else [terms.slots]
-    predictor = choose_predictor(curves, seed=0, usual=terms.curves)
+    predictor = choose_predictor(curves, seed=0, study_section=terms.curves)
     whole = fill_unseen(traces, unseen, last_step=last_step, predictor=predictor)
-    wanted = [("as it was, replayed", own, terms.slots)]
+    wanted = [("same policy, replayed", own, terms.slots)]
     wanted += [
         (name, policy, count)
         for name, policy in others.items()
@@ -105,7 +105,7 @@ def whatif(
     ]
     cluster = calibrate(traces, Cluster(units=terms.slots))
     lines = []
-    with told_in_a_sentence():
+    with value_errors_reported():
         for name, policy, count in track(wanted, total=len(wanted), what="replays"):
             replay = _replay(whole, policy, count, predictor, cluster)
             lines.append(Line(name, count, replay, reliance_of(whole, replay)))
@@ -122,7 +122,7 @@ def _replay(
 ) -> Replay:
     terms, deadline = whole.terms, None
     if terms is not None and terms.deadline_seconds is not None:
-        # The study's clock ran before its first segment, a replay's starts with it.
+        # A study's clock starts before its first segment, a replay's clock with it.
         deadline = max(terms.deadline_seconds - first_start(whole), 0.0)
     return replay_study(
         whole,
@@ -173,19 +173,19 @@ def _notes(traces: Traces, terms: StudyTerms, lines: list[Line], rule: Unseen) -
     for line in lines:
         if line.reliance.trials:
             yield (
-                f"{line.name} on {line.slots}: {len(line.reliance.trials)} trials went past their "
-                f"recording: {', '.join(map(str, line.reliance.trials))}"
+                f"{line.name} on {line.slots} slots: {len(line.reliance.trials)} trials were "
+                f"trained beyond what is recorded: {', '.join(map(str, line.reliance.trials))}"
             )
     if terms.state != "ended":
-        yield f"the study was {terms.state or 'not over'} when it was recorded"
+        yield f"the study was {terms.state or 'not ended'} when it was recorded"
     if terms.silent:
         numbers = ", ".join(map(str, terms.silent))
-        yield f"trials that reported nothing are left out: {numbers}"
+        yield f"trials without reports are left out: {numbers}"
     yield (
-        "every replay has the trials that the sampler proposed then, in that order; under another "
-        "policy it might have proposed others"
+        "every replay has the trials that the sampler proposed in the study, in that order; under "
+        "another policy the sampler might have proposed other trials"
     )
-    yield "a study's patience, failures and own criteria are not replayed"
+    yield "failures, stop.patience and stop.when of the study are not replayed"
 
 
 def _to_json(

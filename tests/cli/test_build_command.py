@@ -116,7 +116,7 @@ def test_an_image_is_built_of_what_pods_would_get(
     assert image.startswith("small-1:")
     assert note["files"] == ["requirements.txt", "train.py"]
     assert "FROM hpo-ops:latest" in note["dockerfile"]
-    assert "in the place of code" in result.stdout
+    assert "instead of code" in result.stdout
     assert f"  image: {image}\n  runner: kubernetes" in result.stdout
 
 
@@ -135,7 +135,7 @@ def test_an_image_is_pushed_under_the_name_that_was_given(folder: Path, tmp_path
 def test_without_a_builder_it_says_what_was_looked_for(folder: Path, tmp_path: Path) -> None:
     error = build(write_study(tmp_path)).exception
     assert isinstance(error, CommandError)
-    assert "docker, podman, buildah looked for" in str(error)
+    assert "looked for docker, podman, buildah" in str(error)
 
 
 def test_a_builder_can_be_named(folder: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_builder_can_be_named(folder: Path, tmp_path: Path) -> None:
     unknown = build(file, "--with", "kaniko").exception
     assert str(unknown) == "--with is 'kaniko', but must be one of docker, podman, buildah"
     missing = build(file, "--with", "podman").exception
-    assert "podman looked for" in str(missing)
+    assert "looked for podman" in str(missing)
 
 
 def test_a_builder_that_fails_fails_the_command(folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,11 @@ def test_a_builder_that_fails_fails_the_command(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
-        ({"code": None, "image": "mine:1", "runner": "kubernetes"}, [], "has no code: mine:1"),
+        (
+            {"code": None, "image": "mine:1", "runner": "kubernetes"},
+            [],
+            "its image mine:1",
+        ),
         ({}, ["--push"], "--push needs --tag"),
     ],
 )

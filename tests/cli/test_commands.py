@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from typer.testing import CliRunner
 from hpo_ops import __version__
 from hpo_ops.cli import main
 from hpo_ops.cli.commands import app
-from hpo_ops.isolation.allowlist import is_allowed
 from tests.studies import study_data
 
 
@@ -50,64 +47,6 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HPO_URL", "HPO_TOKEN", "HPO_USERNAME", "HPO_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
-
-
-# -- validate --------------------------------------------------------------------------------
-
-
-def test_a_good_file_is_ok(tmp_path: Path) -> None:
-    result = run("validate", str(write_study(tmp_path)))
-    assert result.exit_code == 0
-    assert result.stdout.replace("\n", "").endswith("small.yaml: ok")
-
-
-def test_a_bad_file_is_told_with_all_its_problems(tmp_path: Path) -> None:
-    result = run("validate", str(write_study(tmp_path, trials=0, parallelism=0)))
-    assert result.exit_code == 1
-    assert "small.yaml: trials is 0, but must be 1 or more" in result.stderr
-    assert "small.yaml: parallelism is 0, but must be 1 or more" in result.stderr
-
-
-def test_one_bad_file_among_good_ones_is_enough(tmp_path: Path) -> None:
-    good, bad = write_study(tmp_path, "good"), write_study(tmp_path, "bad", trials=0)
-    result = run("validate", str(good), str(bad), str(tmp_path / "none.yaml"))
-    assert result.exit_code == 1
-    assert "good.yaml: ok" in result.stdout.replace("\n", "")
-    assert "none.yaml: cannot be read" in result.stderr
-
-
-def test_validate_speaks_json(tmp_path: Path) -> None:
-    good, bad = write_study(tmp_path, "good"), write_study(tmp_path, "bad", trials=0)
-    result = run("validate", "--json", str(good), str(bad))
-    assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert found == {str(good): [], str(bad): ["trials is 0, but must be 1 or more"]}
-    assert run("validate", "--json", str(good)).exit_code == 0
-
-
-def test_what_is_in_brackets_is_printed_too(tmp_path: Path) -> None:
-    file = write_study(tmp_path, space={"lr": {"float": "wide"}})
-    assert "[low, high]" in run("validate", str(file)).stderr
-
-
-def test_a_user_checks_a_study_with_a_class_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "from hpo_ops.schedulers.default import Default\nclass Mine(Default): pass\n"
-    (tmp_path / "mine_alone.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    good = write_study(tmp_path, scheduler={"name": "mine_alone:Mine", "max_steps": 3})
-    result = run("validate", str(good))
-    assert result.exit_code == 0, result.output
-    bad = write_study(tmp_path, scheduler={"name": "subprocess:Popen", "args": ["true"]})
-    result = run("validate", str(bad))
-    assert result.exit_code == 1
-    assert "that class has no method next" in result.output
-    assert not is_allowed("mine_alone:Mine")
-
-
-def test_validate_without_a_file_is_misused() -> None:
-    assert run("validate").exit_code == 2
 
 
 # -- exit codes ------------------------------------------------------------------------------
@@ -184,35 +123,3 @@ def test_every_command_explains_itself(name: str) -> None:
         result = run(name, option)
         assert result.exit_code == 0
         assert command.help.split()[0] in result.stdout
-
-
-class FakeStack:
-    """A stack of which the supervision is interrupted at once, as by Ctrl-C."""
-
-    url, username, password = "http://127.0.0.1:1", "admin", "secret"
-    done: list[str]
-
-    def __init__(self, *_: object, **__: object) -> None:
-        FakeStack.done = []
-
-    def start(self, _: object) -> None:
-        self.done.append("start")
-
-    def supervise(self, _: object, *, until: object) -> None:
-        self.done.append("supervise")
-        raise KeyboardInterrupt
-
-    def stop(self, _: object) -> None:
-        self.done.append("stop")
-
-
-def test_up_in_the_foreground_supervises_and_stops_everything_on_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("hpo_ops.cli.commands.Stack", FakeStack)
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    assert run("up", "--foreground").exit_code == 0
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert FakeStack.done == ["start", "supervise", "stop"]
-    assert run("up").exit_code == 0
-    assert FakeStack.done == ["start"]

@@ -68,7 +68,7 @@ def test_the_studys_own_scheduler_keeps_its_options() -> None:
 
 
 def test_one_alone_and_a_wrong_name_are_refused() -> None:
-    with pytest.raises(CommandError, match="name several"):
+    with pytest.raises(CommandError, match="only one variant"):
         variants(study(), ["random"], [], None)
     with pytest.raises(StudyError, match="sampler is 'magic'"):
         variants(study(), ["random", "magic"], [], None)
@@ -97,9 +97,9 @@ def test_what_cannot_be_compared_is_said() -> None:
     good = experiment("good", [0.9])
     with pytest.raises(CommandError, match=r"different metrics: accuracy .*, loss"):
         rank_experiments([good, experiment("other", [0.1], metric="loss", direction="minimize")])
-    with pytest.raises(CommandError, match="no repeat has ended with a value yet of: empty"):
+    with pytest.raises(CommandError, match="no repeat of empty has ended with a value yet"):
         rank_experiments([good, experiment("empty", [None])])
-    with pytest.raises(CommandError, match="named twice"):
+    with pytest.raises(CommandError, match="given twice"):
         rank_experiments([good, good])
 
 

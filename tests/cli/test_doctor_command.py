@@ -56,7 +56,7 @@ def run(*words: str) -> Any:
 def test_all_is_well(world: SimpleNamespace) -> None:
     result = run()
     assert result.exit_code == 0
-    assert result.stdout == "nothing was left behind\n"
+    assert result.stdout == "No problems found\n"
 
 
 def test_what_is_found_is_said_and_left_alone(world: SimpleNamespace) -> None:
@@ -67,7 +67,7 @@ def test_what_is_found_is_said_and_left_alone(world: SimpleNamespace) -> None:
     expected = "pod p of trial 0 of digits/run in default exists, but its segment is over"
     assert expected in result.stdout
     assert "delete pod" in result.stdout
-    assert "1 found, not repaired" in result.stdout
+    assert "Problems: 1 found, 0 repaired" in result.stdout
     assert world.kubernetes.pods
 
 
@@ -76,7 +76,7 @@ def test_fix_repairs(world: SimpleNamespace) -> None:
     world.kubernetes.add_pod("p", "s")
     result = run("--fix")
     assert result.exit_code == 0
-    assert "1 found and repaired" in result.stdout
+    assert "Problems: 1 found, 1 repaired" in result.stdout
     assert not world.kubernetes.pods
 
 
@@ -85,7 +85,7 @@ def test_what_could_not_be_repaired_is_said(world: SimpleNamespace) -> None:
     result = run("--fix")
     assert result.exit_code == 1
     assert "left alone: it may belong to another installation" in result.stdout
-    assert "1 of 1 found, not repaired" in result.stdout
+    assert "Problems: 1 found, 0 repaired" in result.stdout
     assert run("--fix", "--unknown").exit_code == 0
     assert not world.kubernetes.pods
 
@@ -101,7 +101,7 @@ def test_a_run_that_cannot_be_seen_is_noted(world: SimpleNamespace) -> None:
     world.airflow.state = CommandError("Airflow says 403: Forbidden")
     result = run()
     assert result.exit_code == 0
-    assert "note: the DAG run of study digits/run cannot be seen" in result.stdout
+    assert "note: the DAG run of study digits/run could not be checked" in result.stdout
 
 
 def test_without_a_cluster_it_says_so_and_looks_at_the_rest(world: SimpleNamespace) -> None:
@@ -109,7 +109,7 @@ def test_without_a_cluster_it_says_so_and_looks_at_the_rest(world: SimpleNamespa
     world.airflow.state = "failed"
     result = run()
     assert result.exit_code == 1
-    assert "note: pods were not looked at: no kubeconfig can be used" in result.stdout
+    assert "note: pods were not checked: no kubeconfig can be used" in result.stdout
     assert "study digits/run is running, but its DAG run has failed" in result.stdout
 
 
@@ -117,7 +117,7 @@ def test_a_namespace_that_was_asked_for_must_be_there(world: SimpleNamespace) ->
     world.kubernetes = None
     result = run("--namespace", "training")
     assert isinstance(result.exception, CommandError)
-    assert "the namespace training cannot be looked at" in str(result.exception)
+    assert "the pods of the namespace training cannot be listed" in str(result.exception)
 
 
 def test_the_namespace_can_be_chosen(world: SimpleNamespace) -> None:

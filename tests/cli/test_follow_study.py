@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from hpo_ops.cli import follow_study as follow_module
-from hpo_ops.cli.command_errors import AirflowAwayError
+from hpo_ops.cli.command_errors import AirflowUnavailableError
 from hpo_ops.cli.follow_study import follow
 from hpo_ops.client import GatewayUnreachableError
 
@@ -49,14 +49,14 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_api_server_that_comes_back_is_waited_for() -> None:
-    away = AirflowAwayError("Airflow does not answer")
+    away = AirflowUnavailableError("Airflow does not answer")
     assert follow_through(["running", away, GatewayUnreachableError("503"), "running", "success"])
 
 
 def test_an_api_server_that_stays_away_ends_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow_module, "AWAY_SECONDS", 0.05)
-    away = AirflowAwayError("Airflow does not answer")
-    with pytest.raises(AirflowAwayError, match="does not answer"):
+    monkeypatch.setattr(follow_module, "UNAVAILABLE_SECONDS", 0.05)
+    away = AirflowUnavailableError("Airflow does not answer")
+    with pytest.raises(AirflowUnavailableError, match="does not answer"):
         follow_through(["running", *[away] * 100])

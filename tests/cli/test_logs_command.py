@@ -151,7 +151,7 @@ def test_a_container_is_read_from_the_store(tmp_path: Path) -> None:
 
 
 def test_a_local_study_has_no_containers() -> None:
-    with pytest.raises(CommandError, match="are no pods"):
+    with pytest.raises(CommandError, match="omit --container"):
         shown(FakeSession(FakeAirflow()), container=LogContainer.AGENT)
 
 

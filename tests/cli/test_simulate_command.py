@@ -70,7 +70,7 @@ def test_a_newcomer_needs_no_data() -> None:
     assert result.exit_code == 0
     for word in ("default", "asha", "hyperband", "median", "oracle", "GPU-hours", "Reached"):
         assert word in result.stdout
-    assert "where the best of these trials settles" in result.stdout
+    assert "at which the best of these trials settles" in result.stdout
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
@@ -204,7 +204,7 @@ def test_a_plan_without_data_says_that_curves_are_made_up(study: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[2].startswith("asha (this study)")
     assert "Cost" in lines[1]
-    assert "the learning curves are made up" in result.stdout
+    assert "the learning curves are synthetic" in result.stdout
     assert "--step-seconds" in result.stdout
 
 
@@ -260,8 +260,8 @@ def test_a_plan_refuses_what_does_not_fit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for words, sentence in [
-        (["--price", "cheap"], "--price is 'cheap', but must be such as 2.5"),
-        (["--slots", "0"], "--slots is '0', but must be whole numbers, 1 or more"),
+        (["--price", "cheap"], "--price is 'cheap', but must be like 2.5"),
+        (["--slots", "0"], "--slots is '0', but must be integers, 1 or more"),
         (["--like", "none.jsonl"], "none.jsonl: cannot be read"),
     ]:
         assert sentence in refuse(monkeypatch, capsys, "plan", str(study), *words)
@@ -269,7 +269,9 @@ def test_a_plan_refuses_what_does_not_fit(
     metric = {"name": "loss", "direction": "minimize"}
     path.write_text(yaml.safe_dump(study_data(code=".", metric=metric)))
     said = refuse(monkeypatch, capsys, "plan", str(path), "--like", str(live))
-    assert "live wants to maximize accuracy, but the study wants to minimize loss" in said
+    assert (
+        "study live has to maximize accuracy, but the planned study has to minimize loss" in said
+    )
 
 
 # -- whatif ----------------------------------------------------------------------------------
@@ -281,12 +283,12 @@ def test_what_if_shows_what_happened_beside_replays(live: Path) -> None:
     lines = [line for line in result.stdout.splitlines() if line and not line.startswith("-")]
     assert [line.split("  ")[0] for line in lines[2:]] == [
         "what happened",
-        "as it was, replayed",
+        "same policy, replayed",
         "default",
         "default",
     ]
     assert "past its recording a trial takes its own mean time a step" in result.stdout
-    assert "trials went past their recording" in result.stdout
+    assert "trained beyond what is recorded" in result.stdout
 
 
 def test_what_if_speaks_json_and_repeats(live: Path) -> None:
@@ -308,7 +310,7 @@ def test_what_if_speaks_json_and_repeats(live: Path) -> None:
 def test_what_if_without_a_policy_asks_for_other_slots_only(live: Path) -> None:
     found = json.loads(run("whatif", str(live), "--slots", "3,9", "--json").stdout)
     assert [(row["policy"], row["slots"]) for row in found["replays"]] == [
-        ("as it was, replayed", 3),
+        ("same policy, replayed", 3),
         ("asha", 9),
     ]
 
@@ -319,7 +321,7 @@ def test_what_if_needs_a_record(
     path = tmp_path / "bare.jsonl"
     save_traces(image_study(seed=1, trials=3, steps=4), path)
     said = refuse(monkeypatch, capsys, "whatif", str(path))
-    assert "does not say how the study went" in said
+    assert "has no record of how the study ran" in said
 
 
 # -- trace export ----------------------------------------------------------------------------
@@ -404,7 +406,7 @@ def test_a_study_is_exported(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout == ""
     assert "2 trials, 3 reports" in result.stderr
-    assert "1 trials reported nothing" in result.stderr
+    assert "1 trials without reports" in result.stderr
     traces = load_traces(path)
     assert traces.terms is not None
     assert traces.terms.run == "manual__7"
@@ -438,7 +440,7 @@ def test_a_study_with_folds_is_neither_planned_nor_recorded(
 ) -> None:
     path = tmp_path / "folded.yaml"
     path.write_text(yaml.safe_dump(study_data(code=str(tmp_path), scheduler="default", folds=3)))
-    assert "folded.yaml: has folds, but only a study" in refuse(
+    assert "folded.yaml has folds, but only a study" in refuse(
         monkeypatch, capsys, "plan", str(path)
     )
 

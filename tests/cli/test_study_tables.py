@@ -222,7 +222,7 @@ def test_a_trial_with_folds_shows_its_mean_and_deviation() -> None:
         seed=1,
         segments=[SegmentDetail(id="a", runner="local", from_step=0, trial=10)],
     )
-    assert ("Score", "accuracy 0.73 ± 0.014 after 4 steps") in list(
+    assert ("Value", "accuracy 0.73 ± 0.014 after 4 steps") in list(
         trial_lines(detail, "accuracy")
     )
     assert "2/3   10" in shown(folds_table(trial.folds, "accuracy"))
@@ -247,7 +247,9 @@ def test_the_best_of_a_study_with_folds_says_whose_checkpoint_it_is() -> None:
     lines = best_lines(Best(**values, is_retrained=True), "accuracy")
     assert lines[3] == "Checkpoint:  s3://bucket/best (step 3, trained on all data)"
     line = progress_line(progress({}, best=Best(**values), folds=3, state="retraining"))
-    assert line.endswith("the best is trained on all data · best accuracy 0.73 ± 0.01 (trial 3)")
+    assert line.endswith(
+        "training the best configuration on all data · best accuracy 0.73 ± 0.01 (trial 3)"
+    )
 
 
 def test_the_log_of_a_fold_is_that_of_its_trial() -> None:

@@ -86,7 +86,7 @@ def test_what_is_wrong_is_told_in_a_sentence(gateway: FakeGateway, job: Path) ->
     assert "cannot be read" in str(run(str(job.parent / "missing.json")).exception)
     assert "cannot be read" in str(run(str(job), "--code", "/nowhere.tar.gz").exception)
     job.write_text("{")
-    assert "is no JSON" in str(run(str(job)).exception)
+    assert "is not JSON" in str(run(str(job)).exception)
     job.write_text("{}")
     assert isinstance(run(str(job)).exception, StudyError)
     assert gateway.sent == []

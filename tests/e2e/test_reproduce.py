@@ -49,7 +49,7 @@ def test_a_trial_is_trained_once_more_and_compared(lab: Lab, tmp_path: Path) -> 
 
     same = lab.hpo("reproduce", name, "1")
     assert (same.returncode, same.stdout) == (0, same.stdout), same.stderr
-    assert "The same: 3 steps" in same.stdout
+    assert "Reproduced: the reports of 3 steps" in same.stdout
 
     (code / "train.py").write_text(TRAINING.format(noise="time.time() % 1"))
     refused = lab.hpo("reproduce", name, "1")

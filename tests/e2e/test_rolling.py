@@ -125,7 +125,7 @@ def test_pause_set_resume_and_stop_act_on_a_running_study(lab: Lab) -> None:
     assert first.segments >= 2
     again = lab.hpo("stop", name)
     assert again.returncode == 1
-    assert "does not run: it is ended (enough)" in again.stderr
+    assert "cannot be stopped: it is ended (enough)" in again.stderr
 
 
 def test_conf_changes_a_run_and_a_wrong_one_starts_nothing(lab: Lab) -> None:
