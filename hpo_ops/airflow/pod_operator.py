@@ -23,9 +23,10 @@ from hpo_ops.airflow.connections import (
 from hpo_ops.airflow.pod_checks import DEFAULT_NAMESPACE, read_pod_policy
 from hpo_ops.airflow.pod_templates import read_template
 from hpo_ops.airflow.pod_trigger import SegmentTrigger
+from hpo_ops.airflow.study_operators import config_of
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
-from hpo_ops.config import Pod, Resources
+from hpo_ops.config import Pod, Resources, StudyConfig
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
 from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
@@ -79,7 +80,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
     ) -> TrialResult | None:
         assignment = assigned(turn)
-        settings = PodSettings.of(study, turn)
+        settings = PodSettings.of(config_of(study), turn)
         namespace = self._namespace_of(study)
         pod = self.find_segment(namespace, assignment.segment)
         if pod is None:
@@ -113,9 +114,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         study: Mapping[str, Any],
     ) -> None:
         """Settles what became of a segment's pod, and asks what is next."""
+        handle = StudyHandle.from_dict(study)
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
-        result = self._judge(status, event, Resources(**study["resources"]), ooms)
+        result = self._judge(status, event, config_of(handle).resources, ooms)
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
         digest = image_digest(pod)
@@ -126,7 +128,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
         if ending.score is not None:
-            self.end(context, StudyHandle.from_dict(study), ending.score)
+            self.end(context, handle, ending.score)
         else:
             self.execute(context)
 
@@ -164,7 +166,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return found[0] if found else None
 
     def _namespace_of(self, study: StudyHandle) -> str:
-        return Pod(**study.pod).namespace or self._own_namespace()
+        return config_of(study).pod.namespace or self._own_namespace()
 
     def _own_namespace(self) -> str:
         return self.hook.get_namespace() or DEFAULT_NAMESPACE
@@ -206,24 +208,25 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         context: Context,
     ) -> kubernetes.V1Pod:
         assignment = assigned(turn)
+        config = config_of(study)
         secret = f"hpo-{assignment.segment}"
         plan = SegmentPod(
             assignment=assignment,
             study=study.name,
             run_id=study.run_id,
             key=study.key,
-            command=turn.command or "",
+            command=config.command,
             image=settings.image,
             agent_image=settings.agent_image,
             gateway_url=pod_gateway_url(),
             secret=secret,
             resources=settings.resources,
             pod=settings.pod,
-            environment=study.env,
+            environment=config.env,
             code=study.archive,
             packages=study.packages,
             policy=read_pod_policy(),
-            names_image=study.image is not None,
+            names_image=config.image is not None,
             has_native_sidecars=self.server_version >= NATIVE_SIDECARS,
         )
         self.pod_template_dict = self._build(settings.template, plan)
@@ -303,8 +306,8 @@ class PodSettings:
     template: Spec
 
     @classmethod
-    def of(cls, study: StudyHandle, turn: NextAction) -> PodSettings:
-        resources, pod = Resources(**study.resources), Pod(**study.pod)
+    def of(cls, config: StudyConfig, turn: NextAction) -> PodSettings:
+        resources, pod = config.resources, config.pod
         is_spot = resources.pool_name == "spot"
         if is_spot and turn.preemptions >= pod.on_demand_after:
             resources = resources.model_copy(update={"pool": pod.on_demand_pool})
@@ -317,7 +320,7 @@ class PodSettings:
         return cls(
             resources,
             pod,
-            image=study.image or training_image(os.environ),
+            image=config.image or training_image(os.environ),
             agent_image=agent_image(os.environ),
             template=read_template(resources, pod),
         )

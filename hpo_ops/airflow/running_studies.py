@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hpo_ops.config import StudyConfig, StudyError, parse_study
 from hpo_ops.protocol import write_aside
@@ -28,10 +26,10 @@ class RunningStudies:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or _home() / "running"
 
-    def remember(self, dag_id: str, run_id: str, config: Mapping[str, Any]) -> None:
+    def remember(self, dag_id: str, run_id: str, config: StudyConfig) -> None:
         """A study starts."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        data = {"dag_id": dag_id, "run_id": run_id, "config": config}
+        data = {"dag_id": dag_id, "run_id": run_id, "config": config.to_dict()}
         write_aside(self._file(dag_id, run_id), json.dumps(data))
 
     def forget(self, dag_id: str, run_id: str) -> None:
@@ -44,7 +42,9 @@ class RunningStudies:
         for file in sorted(self._folder.glob("*.json")):
             try:
                 data = json.loads(file.read_text(encoding="utf-8"))
-                found[data["dag_id"]] = parse_study(data["config"], source=str(file))
+                found[data["dag_id"]] = parse_study(
+                    data["config"], source=str(file), is_entered=True
+                )
             except (OSError, ValueError, KeyError, StudyError):
                 continue  # ended meanwhile, or of another version
         return found

@@ -10,6 +10,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
+from hpo_ops.airflow.study_operators import config_of
 from hpo_ops.airflow.triggers import TrialWakeTrigger
 from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
 from hpo_ops.isolation.function_calls import call_function
@@ -64,7 +65,7 @@ class EarlyStopSensor(BaseSensorOperator):
         self.log.info("%s: %s", verdict.kind, verdict.reason)
         is_rolling = bool(self.trial_tasks)
         if verdict.kind is VerdictKind.WAIT or (is_rolling and verdict.kind is VerdictKind.GO_ON):
-            looks_often = study.criterion is not None or not is_rolling
+            looks_often = config_of(study).stop.when is not None or not is_rolling
             self.defer(
                 trigger=TrialWakeTrigger(
                     study_id=study.id,
@@ -121,14 +122,15 @@ class EarlyStopSensor(BaseSensorOperator):
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
         """What the user's own criterion says: a reason, or whether to stop."""
-        if study.criterion is None:
+        config = config_of(study)
+        if config.stop.when is None:
             return None
         trials = [trial.to_dict() for trial in gateway.trials(study.id)]
-        code = None if study.code is None else Path(study.code)
-        answer = call_function("stop.when", study.criterion, trials, code=code)
+        code = None if config.code is None else Path(config.code)
+        answer = call_function("stop.when", config.stop.when, trials, code=code)
         if isinstance(answer, str) and answer:
             return answer
-        return f"{study.criterion} says so" if answer else None
+        return f"{config.stop.when} says so" if answer else None
 
 
 class LaterTrialsSensor(BaseSensorOperator):

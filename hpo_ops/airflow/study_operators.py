@@ -37,7 +37,7 @@ from hpo_ops.checkpoints import (
 )
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import Best, StudyHandle, StudyRequest, TrialResult
-from hpo_ops.config import Flow, StudyConfig, StudyError
+from hpo_ops.config import Flow, StudyConfig, StudyError, read_entered
 from hpo_ops.isolation.function_calls import call_function
 from hpo_ops.protocol import Provenance
 from hpo_ops.runners.code_provenance import find_origin
@@ -66,8 +66,14 @@ def best_asset(name: str) -> Asset:
 
 def open_checkpoints(study: StudyHandle) -> Checkpoints:
     """The study's checkpoints, as a worker reaches them."""
-    open_it = partial(open_store, study.store, store_credentials())
-    return Checkpoints(open_it, study.key, uri=study.store)
+    store = config_of(study).checkpoints.store or ""
+    open_it = partial(open_store, store, store_credentials())
+    return Checkpoints(open_it, study.key, uri=store)
+
+
+def config_of(study: StudyHandle) -> StudyConfig:
+    """The configuration of the study that a task belongs to; decoded once a process."""
+    return read_entered(study.config, source=f"study {study.key}")
 
 
 class PrepareOperator(BaseOperator):
@@ -132,8 +138,9 @@ class PrepareOperator(BaseOperator):
         except ValueError as error:
             raise AirflowFailException(str(error)) from error
         start_repeats(context, repeat, config.repeats)
-        RunningStudies().remember(self.dag_id, context["run_id"], config.to_dict())
-        self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, study.store)
+        RunningStudies().remember(self.dag_id, context["run_id"], config)
+        store = config.checkpoints.store
+        self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, store)
         for note in study.notes:
             self.log.info("%s", note)
         if config.runner == "kubernetes" and pods_get_platform_keys():
@@ -402,8 +409,9 @@ class FinalizeOperator(BaseOperator):
 
     def _run_finalizers(self, study: StudyHandle) -> None:
         """Calls the user's functions; one that fails is logged and keeps none of the others."""
-        code = None if study.code is None else Path(study.code)
-        for name in study.finalizers:
+        config = config_of(study)
+        code = None if config.code is None else Path(config.code)
+        for name in config.finalizers:
             try:
                 call_function("finalizers", name, self.result or {}, code=code)
                 self.log.info("finalizer %s is done", name)

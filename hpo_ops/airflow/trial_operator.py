@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.airflow.code_folders import present_code
-from hpo_ops.airflow.study_operators import open_checkpoints
+from hpo_ops.airflow.study_operators import config_of, open_checkpoints
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.checkpoints import BadCodeError
 from hpo_ops.client import GatewayClient, NextAction, SegmentClient, StudyHandle, TrialResult
@@ -39,10 +39,11 @@ class TrialOperator(TrialTask):
         self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
     ) -> TrialResult | None:
         assignment = assigned(turn)
+        config = config_of(study)
         self._runner = LocalRunner(
-            turn.command or "",
-            present_code(turn.code or ""),
-            environment=study.env,
+            config.command,
+            present_code(config.code or ""),
+            environment=config.env,
             on_line=lambda line: self.log.info("%s", line),
             warm=WarmStarter(),
         )
@@ -51,7 +52,7 @@ class TrialOperator(TrialTask):
             ThreadPoolExecutor(1, "hpo-code") as pool,
         ):
             # The folder may have changed since the study was prepared; the training need not wait.
-            code = pool.submit(describe_code, Path(turn.code or ""), known=study.code_hash)
+            code = pool.submit(describe_code, Path(config.code or ""), known=study.code_hash)
             end = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.study_operators import entered_study
+from hpo_ops.airflow.study_operators import config_of, entered_study
 from hpo_ops.airflow.triggers import TrialWakeTrigger
 from hpo_ops.client import (
     GatewayClient,
@@ -93,7 +93,7 @@ class TrialTask(BaseOperator):
         while True:
             turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
             study = known_study(turn)
-            self.folds = study.folds or 1
+            self.folds = config_of(study).fold_count
             if turn.kind is NextActionKind.RUN:
                 self._announce(turn)
                 score = self.run_segment(gateway, study, turn, context)
@@ -163,7 +163,7 @@ class TrialTask(BaseOperator):
         """Ends the task as its trial ended."""
         self._score = score
         self.number = score.trial
-        self.folds = study.folds or 1
+        self.folds = config_of(study).fold_count
         self.hyperparameters = score.params
         self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
         # Neither a skipped nor a failed task pushes what it returns.
@@ -179,7 +179,7 @@ class TrialTask(BaseOperator):
 
 def assigned(turn: NextAction) -> Assignment:
     """What a turn says to run."""
-    if turn.assignment is None or turn.token is None or turn.command is None:
+    if turn.assignment is None or turn.token is None:
         raise ValueError(f"the gateway said run, but not what: {turn.reason}")
     return turn.assignment
 

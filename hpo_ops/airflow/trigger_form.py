@@ -109,7 +109,7 @@ def read_trigger(
         return _whole_study(
             params.get(STUDY), source=source, folder=folder, runner=runner, unpack=unpack
         )
-    study = parse_study(dict(config), source=source)
+    study = parse_study(dict(config), source=source, is_entered=True)
     given = {key: params[key] for key in known if key in params and params[key] != study.get(key)}
     return study.change(given, source=source, is_running=False)
 

@@ -40,32 +40,29 @@ class StudyRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyHandle(Message):
-    """How the tasks of a DAG run name their study, and what they need to know of it.
+    """What the tasks of a DAG run know of their study: its identity and its configuration.
+
+    The configuration travels as one value; `hpo_ops.config.read_entered` decodes it. Tasks may
+    read every key of it except those that can be changed while a study runs (`CHANGEABLE`), which
+    only the gateway knows the current values of.
 
     Attributes:
+        key: The study's name in Optuna and in the checkpoint store.
+        config: The study's configuration as JSON text, since XCom does not keep the order of keys.
         archive: Name of its packed code in the store, where its trials are pods.
         packages: What pip installs for the code, as its arguments.
-        code_hash: What its code was when it began.
-        folds: Folds of each trial, where it has folds.
+        code_hash: Hash of its code folder when the study started.
+        notes: Remarks for the log of `prepare`.
     """
 
     id: int
     name: str
     run_id: str
     key: str
-    store: str
-    code: str | None = None
+    config: str
     archive: str | None = None
     packages: list[str] = field(default_factory=list)
     code_hash: str | None = None
-    runner: str = "local"
-    image: str | None = None
-    resources: dict[str, Any] = field(default_factory=dict)
-    pod: dict[str, Any] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    criterion: str | None = None
-    finalizers: list[str] = field(default_factory=list)
-    folds: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -141,21 +138,17 @@ class NextAction(Message):
         reason: Why.
         assignment: The segment to run.
         token: What the segment's agent says who it is with.
-        command: The training command.
-        code: The folder to run it in.
         score: How the trial stands, where it is done.
         is_next: It waits and is the next new trial in line: worth a short wait in the worker.
         preemptions: How often the trial's segments were taken from it before.
         ooms: How often it ran out of memory before.
-        study: What the trial's task needs to know of the study.
+        study: The study, with its configuration.
     """
 
     kind: NextActionKind
     reason: str
     assignment: Assignment | None = None
     token: str | None = None
-    command: str | None = None
-    code: str | None = None
     score: TrialResult | None = None
     is_next: bool = False
     preemptions: int = 0

@@ -10,7 +10,7 @@ from hpo_ops.config.study_config import (
     StudyConfig,
 )
 from hpo_ops.config.study_errors import StudyError
-from hpo_ops.config.study_loading import load_study, parse_study, with_code_path
+from hpo_ops.config.study_loading import load_study, parse_study, read_entered, with_code_path
 
 __all__ = [
     "CHANGEABLE",
@@ -25,5 +25,6 @@ __all__ = [
     "StudyError",
     "load_study",
     "parse_study",
+    "read_entered",
     "with_code_path",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -418,5 +419,9 @@ class StudyConfig(Model):
         return {key: self.get(key) for key in CHANGEABLE}
 
     def to_dict(self) -> dict[str, Any]:
-        """The study as plain data that `load` takes again."""
+        """The study as plain data, which `parse_study` reads again."""
         return self.model_dump(mode="json")
+
+    def to_json(self) -> str:
+        """The study as JSON text, which `read_entered` reads again."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))

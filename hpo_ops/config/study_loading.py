@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Hashable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,20 @@ def parse_study(data: object, *, source: str, is_entered: bool = False) -> Study
         raise StudyError(source, explain(error, StudyConfig)) from error
     except UnicodeEncodeError as error:  # half of a surrogate pair, as JSON may have it
         raise StudyError(source, [f"has text that is not Unicode ({error.reason})"]) from error
+
+
+@lru_cache(maxsize=256)
+def read_entered(text: str, *, source: str) -> StudyConfig:
+    """Decodes the JSON text of a study that was checked when it was entered.
+
+    Args:
+        text: What `StudyConfig.to_json` wrote.
+        source: Where it comes from, for messages.
+
+    Raises:
+        StudyError: The text was not written by this version of the package.
+    """
+    return parse_study(json.loads(text), source=source, is_entered=True)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

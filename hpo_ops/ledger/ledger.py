@@ -6,7 +6,6 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from threading import Lock
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.config import StudyConfig, parse_study
+from hpo_ops.config import StudyConfig, read_entered
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrating import migrate
 from hpo_ops.ledger.policy_view import EventKind, LiveView
@@ -306,7 +305,9 @@ def _record(row: Row[Any]) -> StudyRecord:
         task_group=values["task_group"],
         owner=values["owner"],
         share=tuple(values["share"]),
-        config=_config(json.dumps(values["config"]), values["name"]),
+        config=read_entered(
+            json.dumps(values["config"]), source=f"study {values['name']} in the ledger"
+        ),
         state=StudyState(values["state"]),
         reason=values["reason"],
         started_at=values["at"],
@@ -319,8 +320,3 @@ def _record(row: Row[Any]) -> StudyRecord:
         repeat=values["repeat"],
         retraining=values["retraining"],
     )
-
-
-@lru_cache(maxsize=256)
-def _config(text: str, name: str) -> StudyConfig:
-    return parse_study(json.loads(text), source=f"study {name} in the ledger", is_entered=True)

@@ -99,7 +99,7 @@ def test_a_study_that_runs_keeps_its_tasks_when_its_file_is_changed(tmp_path: Pa
     path = write(tmp_path, "good", trials=6, parallelism=2)
     config = parse_study(yaml.safe_load(path.read_text()), source="test")
     tasks = set(build_dags(tmp_path)["good"].task_ids)
-    RunningStudies().remember("good", "run-1", config.to_dict())
+    RunningStudies().remember("good", "run-1", config)
     write(tmp_path, "good", trials=6, parallelism=2, seed=8)
     assert "cannot be used" not in (build_dags(tmp_path)["good"].doc_md or "")
     write(tmp_path, "good", trials=60, parallelism=2)
@@ -115,7 +115,7 @@ def test_a_study_that_runs_keeps_its_dag(tmp_path: Path, what: str) -> None:
     path = write(tmp_path, "good", trials=6, parallelism=2)
     tasks = set(build_dags(tmp_path)["good"].task_ids)
     config = parse_study(yaml.safe_load(path.read_text()), source="test")
-    RunningStudies().remember("good", "run-1", config.to_dict())
+    RunningStudies().remember("good", "run-1", config)
     if what == "gone":
         path.unlink()
     else:

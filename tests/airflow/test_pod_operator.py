@@ -7,11 +7,12 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from hpo_ops.airflow.pod_operator import PodSettings, TrialPodOperator
-from hpo_ops.client import NextAction, NextActionKind, StudyHandle
-from hpo_ops.config import Pod
+from hpo_ops.client import NextAction, NextActionKind
+from hpo_ops.config import Pod, parse_study
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import Assignment
 from tests.runners.kubernetes.test_pod_spec import plan
+from tests.studies import study_data
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
 
@@ -19,16 +20,14 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
 def settings(
     resources: dict[str, Any], pod: dict[str, Any] | None = None, **past: int
 ) -> PodSettings:
-    study = StudyHandle(
-        id=1, name="s", run_id="r", key="s/r", store="s3://b", resources=resources, pod=pod or {}
-    )
+    data = study_data(runner="kubernetes", resources=resources, pod=pod or {})
+    study = parse_study(data, source="test")
     assignment = Assignment(study="s/r", trial=0, segment="a", params={}, metrics=["m"])
     turn = NextAction(
         kind=NextActionKind.RUN,
         reason="",
         assignment=assignment,
         token="t",  # noqa: S106
-        command="true",
         **past,  # type: ignore[arg-type]
     )
     return PodSettings.of(study, turn)

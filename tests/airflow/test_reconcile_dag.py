@@ -12,6 +12,7 @@ import pytest
 from hpo_ops.airflow import reconcile_dag
 from hpo_ops.airflow.reconcile_dag import ReconcileOperator, build_reconcile_dag, run_state
 from hpo_ops.airflow.running_studies import RunningStudies
+from hpo_ops.config import parse_study
 from hpo_ops.core.leftovers import RunState
 from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
 from tests.client.test_reconciler import STUDY, FakeLedger
@@ -88,7 +89,9 @@ def test_where_all_is_well_it_does_nothing(ledger: FakeLedger) -> None:
 def test_a_study_whose_run_was_deleted_is_closed_and_its_dag_forgotten(
     ledger: FakeLedger,
 ) -> None:
-    RunningStudies().remember("digits", "run", study_data(name="digits"))
+    RunningStudies().remember(
+        "digits", "run", parse_study(study_data(name="digits"), source="test")
+    )
     assert execute(FakeInstance()) == []
     assert ledger.calls == [("close", 1, "its DAG run does not exist any more")]
     assert RunningStudies().studies() == {}

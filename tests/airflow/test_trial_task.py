@@ -10,9 +10,12 @@ from airflow.sdk.exceptions import AirflowSkipException
 from hpo_ops.airflow import trial_task as module
 from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.client import NextAction, NextActionKind, Retraining, StudyHandle, TrialResult
+from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
+from tests.studies import study_data
 
-HANDLE = StudyHandle(id=4, name="small", run_id="r", key="small/r", store="s3://x", folds=3)
+CONFIG = parse_study(study_data(folds=3, scheduler="default"), source="test").to_json()
+HANDLE = StudyHandle(id=4, name="small", run_id="r", key="small/r", config=CONFIG)
 
 
 class FakeGateway:

@@ -15,6 +15,8 @@ import pytest
 from hpo_ops.airflow.sensors import EarlyStopSensor
 from hpo_ops.airflow.study_operators import FinalizeOperator
 from hpo_ops.client import StudyHandle
+from hpo_ops.config import StudyConfig, parse_study
+from tests.studies import study_data
 
 SECRET = "the-token-of-the-gateway"  # noqa: S105
 HOSTILE = """
@@ -40,7 +42,7 @@ def ends(result):
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StudyHandle]:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StudyConfig]:
     """A study whose functions are hostile; the scheduler runs beside the task."""
     code = tmp_path / "code"
     code.mkdir()
@@ -49,35 +51,37 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StudyHand
     beside = subprocess.Popen(
         [sys.executable, "-S", "-c", "import time; time.sleep(600)"], env=dict(os.environ)
     )
-    yield StudyHandle(id=1, name="s", run_id="r", key="s/r", store="file:///none", code=str(code))
+    yield parse_study(study_data(code=str(code)), source="test")
     beside.kill()
     beside.wait()
 
 
-def ask(study: StudyHandle, criterion: str) -> str | None:
+def handle(study: StudyConfig, **changes: Any) -> StudyHandle:
+    config = parse_study({**study.to_dict(), **changes}, source="test").to_json()
+    return StudyHandle(id=1, name="s", run_id="r", key="s/r", config=config)
+
+
+def ask(study: StudyConfig, criterion: str) -> str | None:
     sensor = EarlyStopSensor(task_id="early_stop", study=None)
     gateway: Any = SimpleNamespace(trials=lambda _: [])
-    named = StudyHandle.from_dict({**study.to_dict(), "criterion": criterion})
-    return sensor._user_reason(gateway, named)
+    return sensor._user_reason(gateway, handle(study, stop={"when": criterion}))
 
 
-def test_a_criterion_sees_no_secret_of_the_platform(study: StudyHandle) -> None:
+def test_a_criterion_sees_no_secret_of_the_platform(study: StudyConfig) -> None:
     found = ask(study, "hostile:reads")
     assert found
     assert SECRET not in found
 
 
-def test_a_criterion_cannot_ask_for_the_gateways_connection(study: StudyHandle) -> None:
+def test_a_criterion_cannot_ask_for_the_gateways_connection(study: StudyConfig) -> None:
     with pytest.raises(ValueError, match="hostile:connects failed"):
         ask(study, "hostile:connects")
 
 
 def test_a_finalizer_can_neither_write_here_nor_end_the_task(
-    study: StudyHandle, tmp_path: Path
+    study: StudyConfig, tmp_path: Path
 ) -> None:
-    named = StudyHandle.from_dict(
-        {**study.to_dict(), "finalizers": ["hostile:writes", "hostile:ends"]}
-    )
+    named = handle(study, finalizers=["hostile:writes", "hostile:ends"])
     operator = FinalizeOperator(task_id="finalize", result={"best": {"trial": 7}})
     operator._run_finalizers(named)
     assert not (tmp_path / "outside").exists()

@@ -19,6 +19,7 @@ from hpo_ops.client import (
     StudyRequest,
     VerdictKind,
 )
+from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies
@@ -194,7 +195,8 @@ def test_a_turn_tells_what_the_task_needs_to_know_of_its_study(web: TestClient) 
         packages=["numpy"],
     )
     study = tasks.start_study(request)
-    assert (study.archive, study.packages, study.env) == ("code/1.tar.gz", ["numpy"], {"A": "b"})
+    assert (study.archive, study.packages) == ("code/1.tar.gz", ["numpy"])
+    assert read_entered(study.config, source="test").env == {"A": "b"}
     # A `prepare` that comes again, with code that has changed, changes nothing of it.
     tasks.start_study(replace(request, archive="code/2.tar.gz"))
     assert tasks.turn(*RUN, 0, key="a").study == study

@@ -10,11 +10,11 @@ import optuna
 import pytest
 
 from hpo_ops.client import NextActionKind, StudyRequest, TrialSummary
+from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries import study_queries
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
-from hpo_ops.ledger.ledger import _config as ledger_config
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from hpo_ops.samplers.user_algorithm import close_processes
 from tests.studies import study_data
@@ -138,7 +138,7 @@ def test_a_study_whose_code_is_gone_can_still_be_read(studies: Studies, tmp_path
     run(studies, sampler="climb:Climb", code=str(tmp_path))
     (tmp_path / "climb.py").unlink()
     again = Ledger(studies.ledger.engine)
-    ledger_config.cache_clear()
+    read_entered.cache_clear()
     assert [record.name for record in again.recent()] == ["small"]
 
 

@@ -187,8 +187,6 @@ class Turns(Segments):
             reason=row.reason or "it is its turn",
             assignment=assignment,
             token=issue_segment_token(self.keys, segment_id),
-            command=config.command,
-            code=config.code,
             preemptions=preemptions,
             ooms=ooms,
         )

@@ -120,7 +120,7 @@ class Studies(Turns):
                 )
 
     def study_of_run(self, identity: StudyIdentity) -> StudyHandle:
-        """The study of a DAG run; what of it the run's tasks know never changes."""
+        """The study of a DAG run; what the run's tasks may read of it never changes."""
         known = self._runs.get(identity)
         if known is None:
             known = self._runs[identity] = _handle(self.ledger.find_run(identity))
@@ -264,24 +264,14 @@ class Studies(Turns):
 
 
 def _handle(record: StudyRecord, notes: Sequence[str] = ()) -> StudyHandle:
-    config = record.config
     return StudyHandle(
         id=record.id,
         name=record.name,
         run_id=record.run_id,
         key=record.key,
-        store=config.checkpoints.store or "",
-        code=config.code,
+        config=record.config.to_json(),
         archive=record.archive,
         packages=list(record.packages),
         code_hash=record.origin.code_hash,
-        runner=config.runner,
-        image=config.image,
-        resources=config.resources.model_dump(mode="json"),
-        pod=config.pod.model_dump(mode="json"),
-        env=config.env,
-        criterion=config.stop.when,
-        finalizers=list(config.finalizers),
-        folds=None if config.folds is None else config.folds.count,
         notes=list(notes),
     )

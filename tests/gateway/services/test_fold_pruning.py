@@ -377,6 +377,6 @@ def test_tasks_and_people_see_whole_trials_over_http(studies: Studies, web: Test
     turn = client.turn("small", "run-1", 3, key="a")
     assert turn.assignment is not None
     assert turn.study is not None
-    assert (turn.assignment.fold, turn.study.folds) == (None, 3)
+    assert (turn.assignment.fold, turn.assignment.folds) == (None, 3)
     refused = web.post(f"/hpo/api/v1/studies/{study_id}/retraining", headers=person("ann"))
     assert refused.status_code == 403
