@@ -1,6 +1,6 @@
 """The ledger: SQL that knows everything that happened, and gives it out by leases and views."""
 
-from hpo_ops.ledger.ledger import Ledger, UnknownStudyError
+from hpo_ops.ledger.ledger import Ledger, LedgerConnection, UnknownStudyError
 from hpo_ops.ledger.policy_view import EventKind
 from hpo_ops.ledger.study_identity import StudyIdentity
 from hpo_ops.ledger.study_record import StudyRecord, StudyState
@@ -9,6 +9,7 @@ from hpo_ops.ledger.study_transaction import StudySession
 __all__ = [
     "EventKind",
     "Ledger",
+    "LedgerConnection",
     "StudyIdentity",
     "StudyRecord",
     "StudySession",

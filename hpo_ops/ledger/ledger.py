@@ -34,6 +34,8 @@ from hpo_ops.ledger.study_record import StudyRecord, StudyState
 from hpo_ops.ledger.study_transaction import StudySession
 from hpo_ops.protocol import Provenance
 
+LedgerConnection = Connection
+"""An open connection to the ledger, to be passed on to the ledger's queries."""
 _PAGE = 50
 MAX_VIEWS = 64
 """Studies whose view a process keeps in memory."""
@@ -74,6 +76,12 @@ class Ledger:
         engine = create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
         migrate(engine)
         return cls(engine)
+
+    @contextmanager
+    def connect(self) -> Iterator[LedgerConnection]:
+        """A connection for queries. It takes no lock and sees what is committed."""
+        with self.engine.connect() as connection:
+            yield connection
 
     def start_study(
         self,

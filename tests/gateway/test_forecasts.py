@@ -11,7 +11,8 @@ import pytest
 from hpo_ops.client import NextActionKind, StudyRequest
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.curves import ProjectedEnsemble
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.recorded_study import list_events
+from hpo_ops.gateway.queries.trial_lists import list_decisions
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import (
@@ -118,8 +119,8 @@ def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
     assert turn.kind is NextActionKind.RUN
     assert turn.reason == "trial 0 goes on from step 10"
     assert judge(studies, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
-    decided = study_queries.decisions_of(studies.ledger, studies.ledger.get(study_id), 3)
-    assert decided[-1]["reason"] == "promising: chance 0.900, promising from 0.900"
+    decided = list_decisions(studies.ledger, studies.ledger.get(study_id), 3)
+    assert decided[-1].reason == "promising: chance 0.900, promising from 0.900"
 
 
 @pytest.mark.parametrize(
@@ -158,8 +159,8 @@ def test_a_forecast_is_kept_and_shown_and_survives_a_restart(
     again = forecast_with(0.1, of=TARGET, after=10, by=120)
     studies.forecast(segment.segment, again)  # repeated: the first word counts
     record = studies.ledger.get(study_id)
-    events = study_queries.happened(studies.ledger, record, after=0, limit=1000)
-    shown = [event["data"] for event in events if event["kind"] == "forecast"]
+    events = list_events(studies.ledger, record, after=0, limit=1000)
+    shown = [event.data for event in events if event.kind == "forecast"]
     assert len(shown) == 1
     assert (shown[0]["step"], shown[0]["by_step"]) == (10, 120)
     assert shown[0]["low"] < shown[0]["value"] < shown[0]["high"]

@@ -8,8 +8,8 @@ import pytest
 
 from hpo_ops.client import NextActionKind, StudyRequest, VerdictKind
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
-from hpo_ops.gateway.queries.trial_detail import trial_detail
+from hpo_ops.gateway.queries.trial_detail import read_trial_detail
+from hpo_ops.gateway.queries.trial_lists import list_trials
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, Report, SegmentResult
 from tests.studies import study_data
@@ -23,7 +23,7 @@ def test_a_segment_keeps_what_it_was_trained_with(studies: Studies) -> None:
     turn = studies.turn(study_id, 0, key="a")
     assert turn.assignment is not None
     record = studies.ledger.get(study_id)
-    before = trial_detail(studies.ledger, record, 0)
+    before = read_trial_detail(studies.ledger, record, 0)
     assert before.provenance == origin
     assert (before.seed, before.data_version) == (turn.assignment.seed, "7")
 
@@ -33,7 +33,7 @@ def test_a_segment_keeps_what_it_was_trained_with(studies: Studies) -> None:
     studies.finish(segment, failed, provenance=found)
     again = Provenance(image_digest="sha256:12")  # the pod says it when it has ended
     studies.finish(segment, failed, provenance=again)
-    detail = trial_detail(studies.ledger, record, 0)
+    detail = read_trial_detail(studies.ledger, record, 0)
     assert detail.provenance == Provenance(
         code_hash="edited since",
         commit="c0ffee",
@@ -42,7 +42,7 @@ def test_a_segment_keeps_what_it_was_trained_with(studies: Studies) -> None:
     )
     assert (detail.segments[0].outcome, detail.segments[0].reason) == ("failed", "boom")
     with pytest.raises(LookupError, match="study small/run-1 has no trial 5"):
-        trial_detail(studies.ledger, record, 5)
+        read_trial_detail(studies.ledger, record, 5)
 
 
 def test_every_trial_gets_the_seed_that_the_study_sets(studies: Studies) -> None:
@@ -99,7 +99,7 @@ def run(studies: Studies, run_id: str, *, order: int, seed: int = 7) -> list[tup
     record = studies.ledger.get(study_id)
     return [
         (item.params, item.value, item.state, item.reason)
-        for item in study_queries.trial_summaries(studies.ledger, record)
+        for item in list_trials(studies.ledger, record)
     ]
 
 

@@ -12,7 +12,8 @@ import pytest
 from hpo_ops.client import NextActionKind, StudyRequest, TrialSummary
 from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best, find_front
+from hpo_ops.gateway.queries.trial_lists import list_trials
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import Outcome, Report, SegmentResult
@@ -54,7 +55,7 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
             )
         studies.collect(study_id, number, [])
     studies.end(study_id, {})
-    return study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+    return list_trials(studies.ledger, studies.ledger.get(study_id))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_several_metrics_give_a_pareto_front(
 ) -> None:
     trials = run(studies, metric=None, metrics=BOTH, sampler=sampler)
     record = next(studies.ledger.named("small"))
-    front = {trial.trial for trial in study_queries.front(studies.ledger, record)}
+    front = {trial.trial for trial in find_front(studies.ledger, record)}
     seen = optuna.load_study(study_name=record.key, storage=database)
     assert front == {trial.number for trial in seen.best_trials}
     assert [trial.values for trial in seen.trials] == [
@@ -167,7 +168,7 @@ def test_what_violates_a_constraint_is_never_the_best(studies: Studies) -> None:
     trials = run(studies, sampler="random", constraints=["accuracy <= 0.6"], trials=9)
     values = [trial.value for trial in trials if trial.value is not None]
     assert max(values) > 0.6
-    best = study_queries.best(studies.ledger, next(studies.ledger.named("small")))
+    best = find_best(studies.ledger, next(studies.ledger.named("small")))
     assert best is not None
     assert best.value == max(value for value in values if value <= 0.6)
 

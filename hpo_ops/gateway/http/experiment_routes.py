@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from hpo_ops.client.experiment_messages import Experiment
 from hpo_ops.gateway.http.route_dependencies import PEOPLE, OpenLedger, ReadableStudy
-from hpo_ops.gateway.queries.experiment_queries import experiment_of
+from hpo_ops.gateway.queries.experiment_progress import read_experiment
 
 experiment_router = APIRouter(tags=[PEOPLE])
 
@@ -14,4 +14,4 @@ experiment_router = APIRouter(tags=[PEOPLE])
 @experiment_router.get("/studies/{study_id}/experiment")
 def experiment(record: ReadableStudy, ledger: OpenLedger) -> Experiment:
     """Lists the repeats of a study, each with its best value and its best value over time."""
-    return experiment_of(ledger, record)
+    return read_experiment(ledger, record)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from hpo_ops.client import ReportPage, SegmentSummary
 from hpo_ops.gateway.http.request_limits import MAX_REPORTS
 from hpo_ops.gateway.http.route_dependencies import PEOPLE, OpenLedger, ReadableStudy
-from hpo_ops.gateway.queries import recorded_study, study_queries
+from hpo_ops.gateway.queries.recorded_study import list_events, list_segments, read_report_page
+from hpo_ops.ledger.study_recording import RecordedEvent
 
 recording_router = APIRouter(tags=[PEOPLE])
 
@@ -20,9 +21,9 @@ def events(
     ledger: OpenLedger,
     after: int = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> list[dict[str, Any]]:
+) -> list[RecordedEvent]:
     """Lists a study's events with an id greater than `after`, oldest first."""
-    return study_queries.happened(ledger, record, after=after, limit=limit)
+    return list_events(ledger, record, after=after, limit=limit)
 
 
 @recording_router.get("/studies/{study_id}/reports")
@@ -33,7 +34,7 @@ def all_reports(
     limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
 ) -> ReportPage:
     """Lists the reports of all trials with an id greater than `after`, oldest first."""
-    return recorded_study.reports_after(ledger, record, after=after, limit=limit)
+    return read_report_page(ledger, record, after=after, limit=limit)
 
 
 @recording_router.get("/studies/{study_id}/segments")
@@ -44,4 +45,4 @@ def all_segments(
     limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
 ) -> list[SegmentSummary]:
     """Lists the segments of all trials, oldest first."""
-    return recorded_study.segments_from(ledger, record, offset=offset, limit=limit)
+    return list_segments(ledger, record, offset=offset, limit=limit)

@@ -18,7 +18,9 @@ from hpo_ops.gateway.http.route_dependencies import (
     StudiesService,
     StudyOfTask,
 )
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best, find_front
+from hpo_ops.gateway.queries.kept_checkpoints import list_kept
+from hpo_ops.gateway.queries.study_progress import read_progress
 from hpo_ops.ledger import UnknownStudyError
 
 study_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
@@ -53,7 +55,7 @@ def list_studies(
     """Lists the studies that the caller may see, newest first."""
     caller.require_person()
     visible = (record for record in ledger.recent() if caller.may_read(record))
-    return [study_queries.progress(ledger, record) for record in islice(visible, limit)]
+    return [read_progress(ledger, record) for record in islice(visible, limit)]
 
 
 @study_router.get("/names/{name}")
@@ -71,32 +73,32 @@ def find_study(
     caller.require_person()
     for record in ledger.named(name, dag_id=dag_id, run_id=run_id):
         if caller.may_read(record):
-            return study_queries.progress(ledger, record)
+            return read_progress(ledger, record)
     raise UnknownStudyError.of_name(name, run_id)
 
 
 @study_router.get("/studies/{study_id}")
 def progress(record: ReadableStudy, ledger: OpenLedger) -> Progress:
     """Shows the state of a study: its trials by state, its best trial, its duration."""
-    return study_queries.progress(ledger, record)
+    return read_progress(ledger, record)
 
 
 @study_router.get("/studies/{study_id}/best")
 def best(record: ReadableStudy, ledger: OpenLedger) -> Best | None:
     """Shows the best trial of a study and its best checkpoint; null while there is none."""
-    return study_queries.best(ledger, record)
+    return find_best(ledger, record)
 
 
 @study_router.get("/studies/{study_id}/front")
 def front(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
     """Lists the trials on the Pareto front of a study with several metrics."""
-    return study_queries.front(ledger, record)
+    return find_front(ledger, record)
 
 
 @study_router.get("/studies/{study_id}/checkpoints/kept")
 def kept_checkpoints(record: ReadableStudy, ledger: OpenLedger) -> list[tuple[int, int]]:
     """Lists the checkpoints (trial, step) to keep: those of the best and of unfinished trials."""
-    return study_queries.kept_checkpoints(ledger, record)
+    return list_kept(ledger, record)
 
 
 @study_router.get("/studies/{study_id}/config")

@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.concurrency import run_in_threadpool
@@ -23,9 +23,11 @@ from hpo_ops.gateway.http.route_dependencies import (
     StudyOfTask,
     find_visible_study,
 )
-from hpo_ops.gateway.queries import study_queries
-from hpo_ops.gateway.queries.trial_detail import trial_detail
+from hpo_ops.gateway.queries import trial_lists
+from hpo_ops.gateway.queries.trial_detail import read_trial_detail
 from hpo_ops.ledger import StudyIdentity
+from hpo_ops.ledger.learning_curves import RecordedReport
+from hpo_ops.ledger.trial_listing import RecordedDecision
 
 MAX_WAIT_SECONDS = 20.0
 """The longest time for which a request for the next action may be held open."""
@@ -93,22 +95,24 @@ def retrain(record: StudyOfTask, studies: StudiesService) -> Retraining:
 @trial_router.get("/studies/{study_id}/trials")
 def list_trials(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
     """Lists a study's trials by number; with folds, aggregated trials."""
-    return study_queries.trial_summaries(ledger, record)
+    return trial_lists.list_trials(ledger, record)
 
 
 @trial_router.get("/studies/{study_id}/trials/{trial}")
 def show_trial(record: ReadableStudy, trial: int, ledger: OpenLedger) -> TrialDetail:
     """Shows a trial with its seed, its segments and their provenance."""
-    return trial_detail(ledger, record, trial)
+    return read_trial_detail(ledger, record, trial)
 
 
 @trial_router.get("/studies/{study_id}/trials/{trial}/reports")
-def trial_reports(record: ReadableStudy, trial: int, ledger: OpenLedger) -> list[dict[str, Any]]:
+def trial_reports(record: ReadableStudy, trial: int, ledger: OpenLedger) -> list[RecordedReport]:
     """Lists a trial's reports by step; with folds, the mean learning curve."""
-    return study_queries.curve(ledger, record, trial)
+    return trial_lists.read_learning_curve(ledger, record, trial)
 
 
 @trial_router.get("/studies/{study_id}/trials/{trial}/decisions")
-def trial_decisions(record: ReadableStudy, trial: int, ledger: OpenLedger) -> list[dict[str, Any]]:
+def trial_decisions(
+    record: ReadableStudy, trial: int, ledger: OpenLedger
+) -> list[RecordedDecision]:
     """Lists the decisions on a trial with their reasons, oldest first."""
-    return study_queries.decisions_of(ledger, record, trial)
+    return trial_lists.list_decisions(ledger, record, trial)

@@ -1,64 +1,50 @@
-"""What a study left behind, to be replayed: every report and segment, page by page."""
+"""Everything recorded of a study, page by page, from which it can be replayed."""
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Double, cast, func, literal, select
-
 from hpo_ops.client import ReportPage, SegmentSummary
-from hpo_ops.ledger import Ledger, StudyRecord
-from hpo_ops.ledger.schema import reports, segments
+from hpo_ops.ledger import Ledger, StudyRecord, study_recording
+from hpo_ops.ledger.study_recording import RecordedEvent
 
 
-def reports_after(ledger: Ledger, record: StudyRecord, *, after: int, limit: int) -> ReportPage:
-    """The reports after an id, in the order in which they came."""
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(
-            select(
-                reports.c.id,
-                reports.c.trial,
-                reports.c.step,
-                reports.c.value,
-                reports.c.seconds,
-                _since(record, reports.c.at),
-            )
-            .where(reports.c.study_id == record.id, reports.c.id > after)
-            .order_by(reports.c.id)
-            .limit(limit)
-        ).all()
-    if not rows:
-        return ReportPage()
-    ids, trials, steps, values, seconds, times = (
-        list(column) for column in zip(*rows, strict=True)
-    )
+def list_events(
+    ledger: Ledger, record: StudyRecord, *, after: int, limit: int
+) -> list[RecordedEvent]:
+    """Lists events with an id greater than `after`, oldest first."""
+    with ledger.connect() as connection:
+        return study_recording.list_events(connection, record.id, after=after, limit=limit)
+
+
+def read_report_page(ledger: Ledger, record: StudyRecord, *, after: int, limit: int) -> ReportPage:
+    """Reads the reports of all trials with an id greater than `after`, oldest first."""
+    with ledger.connect() as connection:
+        columns = study_recording.read_report_columns(connection, record, after=after, limit=limit)
     return ReportPage(
-        ids=ids, trials=trials, steps=steps, values=values, seconds=seconds, times=times
+        ids=list(columns.ids),
+        trials=list(columns.trials),
+        steps=list(columns.steps),
+        values=list(columns.values),
+        seconds=list(columns.seconds),
+        times=list(columns.times),
     )
 
 
-def segments_from(
+def list_segments(
     ledger: Ledger, record: StudyRecord, *, offset: int, limit: int
 ) -> list[SegmentSummary]:
-    """The segments from a place in their order on, oldest first."""
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(
-            select(
-                segments.c.trial,
-                segments.c.from_step,
-                segments.c.step,
-                segments.c.outcome,
-                segments.c.reason,
-                segments.c.units,
-                _since(record, segments.c.at).label("start"),
-                _since(record, segments.c.ended_at).label("end"),
-            )
-            .where(segments.c.study_id == record.id)
-            .order_by(segments.c.at, segments.c.id)
-            .offset(offset)
-            .limit(limit)
-        ).all()
-    return [SegmentSummary(**row._mapping) for row in rows]
-
-
-def _since(record: StudyRecord, moment: ColumnElement[object]) -> ColumnElement[float]:
-    """Seconds from the start of the study to a moment."""
-    return cast(func.extract("epoch", moment - literal(record.started_at)), Double)
+    """Lists the segments of all trials in the order of their starts, from an offset on."""
+    with ledger.connect() as connection:
+        rows = study_recording.list_segments(connection, record, offset=offset, limit=limit)
+    return [
+        SegmentSummary(
+            trial=row.trial,
+            start=row.start,
+            from_step=row.from_step,
+            end=row.end,
+            step=row.step,
+            outcome=row.outcome,
+            reason=row.reason,
+            units=row.units,
+        )
+        for row in rows
+    ]

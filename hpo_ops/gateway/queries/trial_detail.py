@@ -1,40 +1,52 @@
-"""Everything about one trial. Reads only, takes no lock."""
+"""What people see of one trial: its summary, its seed, its segments and their provenance."""
 
 from __future__ import annotations
 
-from sqlalchemy import select
-
 from hpo_ops.client import SegmentDetail, TrialDetail
-from hpo_ops.gateway.queries.study_queries import trial_summaries
+from hpo_ops.gateway.queries.folded_study import fold_numbers
+from hpo_ops.gateway.queries.trial_summaries import aggregate_folds, summarise_trial
 from hpo_ops.ledger import Ledger, StudyRecord
-from hpo_ops.ledger.schema import segments, trials
+from hpo_ops.ledger.learning_curves import read_curves
+from hpo_ops.ledger.study_recording import SegmentHistory, list_segments_of_trials
+from hpo_ops.ledger.trial_listing import list_trials
 
 
-def trial_detail(ledger: Ledger, record: StudyRecord, number: int) -> TrialDetail:
-    """A trial with its seed, its segments and what they were trained with.
+def read_trial_detail(ledger: Ledger, record: StudyRecord, number: int) -> TrialDetail:
+    """Reads a trial, with its folds where it has folds; no other trial is read.
 
     Raises:
         LookupError: The study has no such trial.
     """
-    found = [item for item in trial_summaries(ledger, record) if item.trial == number]
-    if not found:
-        raise LookupError(f"study {record.key} has no trial {number}")
-    numbers = [fold.number for fold in found[0].folds] or [number]
-    columns = (item.name for item in SegmentDetail.__dataclass_fields__.values())
-    with ledger.engine.connect() as connection:
-        seed = connection.execute(
-            select(trials.c.seed).where(
-                trials.c.study_id == record.id, trials.c.number == numbers[0]
-            )
-        ).scalar_one()
-        rows = connection.execute(
-            select(*(segments.c[name] for name in columns))
-            .where(segments.c.study_id == record.id, segments.c.trial.in_(numbers))
-            .order_by(segments.c.at, segments.c.id)
-        ).all()
+    numbers = fold_numbers(record, number)
+    with ledger.connect() as connection:
+        found = list_trials(connection, record.id, numbers=numbers)
+        if record.config.folds is not None:
+            found = [row for row in found if row.number != record.retraining]
+        if not found:
+            raise LookupError(f"study {record.key} has no trial {number}")
+        segments = list_segments_of_trials(connection, record.id, numbers=numbers)
+        parts = [summarise_trial(row) for row in found]
+        summary = parts[0]
+        if record.config.folds is not None:
+            curves = read_curves(connection, record.id, numbers=numbers)
+            summary = aggregate_folds(record, number, parts, curves)
     return TrialDetail(
-        summary=found[0],
-        seed=seed,
+        summary=summary,
+        seed=found[0].seed,
         data_version=record.config.data.version,
-        segments=[SegmentDetail.from_dict(dict(row._mapping)) for row in rows],
+        segments=[_segment_detail(segment) for segment in segments],
+    )
+
+
+def _segment_detail(segment: SegmentHistory) -> SegmentDetail:
+    return SegmentDetail(
+        id=segment.id,
+        runner=segment.runner,
+        from_step=segment.from_step,
+        until_step=segment.until_step,
+        step=segment.step,
+        outcome=segment.outcome,
+        reason=segment.reason,
+        trial=segment.trial,
+        provenance=segment.provenance,
     )

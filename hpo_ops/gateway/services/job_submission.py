@@ -21,7 +21,7 @@ from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.config import GENERIC_CEILING, GENERIC_DAGS, StudyConfig, StudyError
 from hpo_ops.config.job_file import Job, parse_job, study_of
 from hpo_ops.gateway.http.authentication import Right
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.study_progress import read_progress
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.ledger import Ledger, StudyIdentity, UnknownStudyError
 from hpo_ops.ledger.schema import jobs
@@ -211,7 +211,7 @@ class Jobs:
             record = self.ledger.find_run(StudyIdentity(row.dag_id, row.run_id))
         except UnknownStudyError:
             return status
-        progress = study_queries.progress(self.ledger, record)
+        progress = read_progress(self.ledger, record)
         done = sum(progress.counts[state] for state in ("completed", "pruned", "failed"))
         return replace(
             status,

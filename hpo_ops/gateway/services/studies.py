@@ -22,7 +22,8 @@ from hpo_ops.client import (
 from hpo_ops.config import StudyConfig, StudyError, parse_study
 from hpo_ops.config.round_planning import places_per_round
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
+from hpo_ops.gateway.queries.kept_checkpoints import read_kept
 from hpo_ops.gateway.services import retraining, study_transitions, warm_start
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.gateway.services.next_actions import Turns
@@ -211,7 +212,7 @@ class Studies(Turns):
 
     def retrain(self, study_id: int) -> Retraining:
         """The trial that trains the best one on all data, once the search is over."""
-        best = study_queries.best(self.ledger, self.ledger.get(study_id))
+        best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:
             return retraining.begin(session, best)
 
@@ -259,7 +260,7 @@ class Studies(Turns):
                     reason = f"the study ended: {session.record.reason}"
                     session.move_trial(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
-            session.forget_checkpoints(study_queries.kept(session.connection, session.record))
+            session.forget_checkpoints(read_kept(session.connection, session.record))
             session.end(result)
 
 

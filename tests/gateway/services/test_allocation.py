@@ -10,7 +10,8 @@ from sqlalchemy import select, update
 
 from hpo_ops.client import NextAction, NextActionKind, StudyRequest, Waiting
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import recorded_study, study_queries
+from hpo_ops.gateway.queries.recorded_study import list_segments
+from hpo_ops.gateway.queries.trial_lists import list_decisions, list_trials
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import leases
@@ -140,11 +141,11 @@ def test_the_leader_is_widened_when_others_leave(studies: Studies) -> None:
     assert turn.assignment is not None
     assert (turn.assignment.resources["units"], turn.assignment.from_step) == (2, 9)
     record = studies.ledger.get(study_id)
-    decisions = study_queries.decisions_of(studies.ledger, record, 3)
-    assert (decisions[-1]["action"], decisions[-1]["reason"]) == ("resize", told.reason)
-    segments = recorded_study.segments_from(studies.ledger, record, offset=0, limit=100)
+    decisions = list_decisions(studies.ledger, record, 3)
+    assert (decisions[-1].action, decisions[-1].reason) == ("resize", told.reason)
+    segments = list_segments(studies.ledger, record, offset=0, limit=100)
     assert [item.units for item in segments if item.trial == 3] == [1, 2]
-    trial = study_queries.trial_summaries(studies.ledger, record)[3]
+    trial = list_trials(studies.ledger, record)[3]
     assert (trial.value, trial.step) == (0.9, 9)  # nothing is lost
 
 

@@ -10,9 +10,12 @@ from fastapi.testclient import TestClient
 from hpo_ops.client import NextAction, NextActionKind, VerdictKind, Waiting
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.queries import study_queries
-from hpo_ops.gateway.queries.experiment_queries import experiment_of
-from hpo_ops.gateway.queries.trial_detail import trial_detail
+from hpo_ops.gateway.queries.best_trial import find_best
+from hpo_ops.gateway.queries.experiment_progress import read_experiment
+from hpo_ops.gateway.queries.kept_checkpoints import list_kept
+from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.trial_detail import read_trial_detail
+from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Action, Outcome, Report
 from tests.gateway.folding import PAPER, finish, run_rolling, seen_by_optuna, start, train
@@ -28,19 +31,19 @@ def test_a_trial_is_the_mean_of_its_folds_at_their_best_step(
     assert [score.state for score in scores] == [TrialState.COMPLETED] * 6
     record = studies.ledger.get(study_id)
 
-    first, second = study_queries.trial_summaries(studies.ledger, record)
+    first, second = list_trials(studies.ledger, record)
     assert (first.state, first.best_step) == (TrialState.COMPLETED, 3)
     assert first.value == pytest.approx(0.73)
     assert first.deviation == pytest.approx(0.01)
     assert [fold.value for fold in first.folds] == [0.74, 0.72, 0.73]
     assert [fold.number for fold in second.folds] == [3, 4, 5]
-    assert first.reason == "3 folds are best at step 3"
+    assert first.reason == "all 3 folds completed; their mean is best at step 3"
     means = [
-        report["metrics"]["accuracy"] for report in study_queries.curve(studies.ledger, record, 0)
+        report.metrics["accuracy"] for report in read_learning_curve(studies.ledger, record, 0)
     ]
     assert [round(mean, 4) for mean in means] == [0.5967, 0.70, 0.73, 0.7267]
 
-    best = study_queries.best(studies.ledger, record)
+    best = find_best(studies.ledger, record)
     assert best is not None
     assert (best.trial, best.step, best.folds) == (0, 3, [0.74, 0.72, 0.73])
     assert best.value == pytest.approx(0.73)
@@ -49,7 +52,7 @@ def test_a_trial_is_the_mean_of_its_folds_at_their_best_step(
     assert best.checkpoint_fold == 0
     assert not best.is_retrained
 
-    progress = study_queries.progress(studies.ledger, record)
+    progress = read_progress(studies.ledger, record)
     assert (progress.trials, progress.counts["completed"], progress.begun) == (2, 2, 6)
     assert studies.verdict(study_id).reason == "all 2 trials have been started and none waits"
     studies.end(study_id, {})
@@ -149,14 +152,14 @@ def test_folds_end_when_their_trial_is_worse_than_the_best(
     finish(studies, last, Outcome.STOPPED, why)
 
     record = studies.ledger.get(study_id)
-    pruned = study_queries.trial_summaries(studies.ledger, record)[1]
+    pruned = list_trials(studies.ledger, record)[1]
     assert (pruned.state, pruned.reason) == (TrialState.PRUNED, why)
     assert pruned.value == pytest.approx(0.6)
     studies.proposals.tell(study_id)
     told = seen_by_optuna(studies, study_id, database)
     assert told[1].state.name == "PRUNED"
     assert told[1].value == pytest.approx(0.6)
-    assert study_queries.progress(studies.ledger, record).counts["pruned"] == 1
+    assert read_progress(studies.ledger, record).counts["pruned"] == 1
 
 
 def test_folds_that_have_not_begun_end_at_their_turn_without_training(studies: Studies) -> None:
@@ -179,7 +182,7 @@ def test_folds_that_have_not_begun_end_at_their_turn_without_training(studies: S
             assert "worse than trial 0" in turn.score.reason
             assert turn.score.params  # the grid shows which trial it would have been
     assert studies.turn(study_id, 12, key="b").kind is NextActionKind.RUN
-    detail = trial_detail(studies.ledger, studies.ledger.get(study_id), 1)
+    detail = read_trial_detail(studies.ledger, studies.ledger.get(study_id), 1)
     assert [segment.trial for segment in detail.segments] == [6, 7, 8, 9]
 
 
@@ -205,9 +208,9 @@ def test_a_failed_fold_fails_its_trial_and_ends_the_others(
     assert (last.score.state, last.score.reason) == (TrialState.PRUNED, why)
     finish(studies, third, Outcome.STOPPED, why)
     record = studies.ledger.get(study_id)
-    trial = study_queries.trial_summaries(studies.ledger, record)[0]
+    trial = list_trials(studies.ledger, record)[0]
     assert (trial.state, trial.reason) == (TrialState.FAILED, why)
-    assert study_queries.best(studies.ledger, record) is None
+    assert find_best(studies.ledger, record) is None
     # The next trial goes on as if nothing had been.
     turn = studies.turn(study_id, 4, key="a")
     assert turn.assignment is not None
@@ -230,7 +233,7 @@ def test_a_lost_task_fails_its_trial(studies: Studies) -> None:
     studies.turn(study_id, 0, key="a")
     assert studies.abandon(study_id, [0]) == [0]
     assert studies.turn(study_id, 1, key="a").kind is NextActionKind.DONE
-    trial = study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    trial = list_trials(studies.ledger, studies.ledger.get(study_id))[0]
     assert trial.state is TrialState.FAILED
 
 
@@ -258,8 +261,8 @@ def test_a_study_that_is_stopped_tells_of_trials_that_are_not_whole(
     told = seen_by_optuna(studies, study_id, database)
     assert [trial.state.name for trial in told] == ["PRUNED"]
     record = studies.ledger.get(study_id)
-    assert study_queries.trial_summaries(studies.ledger, record)[0].state is TrialState.PRUNED
-    assert study_queries.best(studies.ledger, record) is None
+    assert list_trials(studies.ledger, record)[0].state is TrialState.PRUNED
+    assert find_best(studies.ledger, record) is None
 
 
 def test_a_gateway_that_starts_anew_knows_the_same_trials(studies: Studies, database: str) -> None:
@@ -292,7 +295,7 @@ def test_rounds_run_folds_too(studies: Studies, database: str, reproducible: boo
         studies.collect(study_id, number, [])
         if studies.verdict(study_id).kind is VerdictKind.STOP:
             break
-    trials = study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+    trials = list_trials(studies.ledger, studies.ledger.get(study_id))
     assert [trial.state.value for trial in trials] == ["completed", "pruned", "completed"]
     assert [fold.state.value for fold in trials[1].folds] == ["completed"] * 4 + ["pruned"] * 2
     assert number == 7  # 6, 4 and 6 folds, two at a time
@@ -313,7 +316,7 @@ def test_the_same_seed_gives_the_same_study_of_folds(studies: Studies) -> None:
                 if turns[part].kind is NextActionKind.RUN:
                     train(studies, turns[part], (0.9 - (part // 6) * 0.2 + part % 6 / 1000,))
             studies.collect(study_id, number, [])
-        summaries = study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))
+        summaries = list_trials(studies.ledger, studies.ledger.get(study_id))
         found.append(
             [(item.params, item.value, [fold.state for fold in item.folds]) for item in summaries]
         )
@@ -334,9 +337,9 @@ def test_a_fold_that_was_trained_before_is_served_and_another_fold_is_not(
             trained.append(number)
     assert trained == [0, 1, 2]
     record = studies.ledger.get(study_id)
-    first, second = study_queries.trial_summaries(studies.ledger, record)
+    first, second = list_trials(studies.ledger, record)
     assert [fold.value for fold in second.folds] == [fold.value for fold in first.folds]
-    assert study_queries.progress(studies.ledger, record).served == 1
+    assert read_progress(studies.ledger, record).served == 1
 
 
 def test_a_trial_that_a_constraint_refuses_is_refused_as_a_whole(studies: Studies) -> None:
@@ -346,7 +349,7 @@ def test_a_trial_that_a_constraint_refuses_is_refused_as_a_whole(studies: Studie
         turn = studies.turn(study_id, number, key="a")
         assert turn.score is not None
         assert turn.score.state is TrialState.PRUNED
-    trial = study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    trial = list_trials(studies.ledger, studies.ledger.get(study_id))[0]
     assert (trial.state, trial.is_feasible) == (TrialState.PRUNED, False)
     assert "violates width >= 8" in trial.reason
 
@@ -356,8 +359,8 @@ def test_only_checkpoints_of_the_best_folds_are_kept(studies: Studies) -> None:
     curves = [PAPER, [(0.5, 0.6)] * 3]
     run_rolling(studies, study_id, lambda trial, fold: curves[trial][fold])
     record = studies.ledger.get(study_id)
-    assert study_queries.kept_checkpoints(studies.ledger, record) == [(0, 3)]
-    repeat = experiment_of(studies.ledger, record).repeats[0]
+    assert list_kept(studies.ledger, record) == [(0, 3)]
+    repeat = read_experiment(studies.ledger, record).repeats[0]
     assert [value and round(value, 4) for value in repeat.curve] == [0.73, 0.73]
 
 

@@ -6,7 +6,7 @@ import optuna
 import pytest
 
 from hpo_ops.client import StudyRequest
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.recorded_study import list_events
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import Action, Assignment, Checkpoint, Outcome, Report, SegmentResult
@@ -63,9 +63,9 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
     assert copy.params["width"] in [min(max(round(width * f), 4), 64) for f in (0.8, 1.2)]
     record = studies.ledger.get(study_id)
     moved = [
-        event["data"]["reason"]
-        for event in study_queries.happened(studies.ledger, record, after=0, limit=1000)
-        if event["kind"] == "trial moved" and event["trial"] == 4
+        event.data["reason"]
+        for event in list_events(studies.ledger, record, after=0, limit=1000)
+        if event.kind == "trial moved" and event.trial == 4
     ]
     assert moved == ["trial 4 is a changed copy of trial 3"]
     seen = optuna.load_study(study_name=record.key, storage=database).trials

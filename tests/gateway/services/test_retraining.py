@@ -6,7 +6,10 @@ import pytest
 
 from hpo_ops.client import VerdictKind
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
+from hpo_ops.gateway.queries.kept_checkpoints import list_kept
+from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.trial_lists import list_trials
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Action, Outcome
 from tests.gateway.folding import PAPER, finish, run_rolling, seen_by_optuna, start, train
@@ -29,13 +32,13 @@ def test_the_best_trial_is_trained_on_all_data_up_to_its_best_step(
     assert begun.trial == 4
     assert begun.reason == "trial 0 is trained on all data, up to its best step 3"
     assert studies.retrain(study_id).trial == 4
-    progress = study_queries.progress(studies.ledger, studies.ledger.get(study_id))
+    progress = read_progress(studies.ledger, studies.ledger.get(study_id))
     assert (progress.state, progress.retraining) == ("retraining", 4)
     turn = studies.turn(study_id, 4, key="a")
     told = turn.assignment
     assert told is not None
     assert (told.fold, told.folds, told.until_step) == (None, 3, 3)
-    first = study_queries.trial_summaries(studies.ledger, studies.ledger.get(study_id))[0]
+    first = list_trials(studies.ledger, studies.ledger.get(study_id))[0]
     assert told.params == first.params
     # The target of the search does not end it, and neither does a worker that dies.
     finish(studies, turn, Outcome.PREEMPTED)
@@ -46,16 +49,16 @@ def test_the_best_trial_is_trained_on_all_data_up_to_its_best_step(
     assert (done.score.state, done.score.step) == (TrialState.COMPLETED, 3)
 
     record = studies.ledger.get(study_id)
-    best = study_queries.best(studies.ledger, record)
+    best = find_best(studies.ledger, record)
     assert best is not None
     assert (best.trial, best.is_retrained, best.checkpoint_fold) == (0, True, None)
     assert best.value == pytest.approx(0.73)  # the score stays that of the folds
     assert best.checkpoint_uri == f"/{record.key}/trials/4/3"
-    assert (4, 3) in study_queries.kept_checkpoints(studies.ledger, record)
+    assert (4, 3) in list_kept(studies.ledger, record)
     studies.end(study_id, {})
     told_trials = seen_by_optuna(studies, study_id, database)
     assert [trial.state.name for trial in told_trials] == ["COMPLETE", "PRUNED"]
-    assert len(study_queries.trial_summaries(studies.ledger, record)) == 2
+    assert len(list_trials(studies.ledger, record)) == 2
 
 
 def test_a_retraining_can_be_stopped_and_then_a_fold_is_the_best(studies: Studies) -> None:
@@ -70,7 +73,7 @@ def test_a_retraining_can_be_stopped_and_then_a_fold_is_the_best(studies: Studie
     studies.stop(study_id, "no time")
     assert studies.report(turn.assignment.segment, []).action is Action.STOP
     finish(studies, turn, Outcome.STOPPED)
-    best = study_queries.best(studies.ledger, studies.ledger.get(study_id))
+    best = find_best(studies.ledger, studies.ledger.get(study_id))
     assert best is not None
     assert (best.is_retrained, best.checkpoint_fold) == (False, 0)
 

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from hpo_ops.agent.checkpoint_restore import restore_checkpoint
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.client import StudyRequest
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import schema
 from hpo_ops.protocol import Assignment, Checkpoint, Outcome, Report, SegmentResult, Workspace
@@ -84,7 +84,7 @@ def test_an_agent_cannot_say_that_its_checkpoint_is_somebody_elses(
     )
     assert answer.is_success, answer.text
     record = life.studies.ledger.get(life.study_id)
-    best = study_queries.best(life.studies.ledger, record)
+    best = find_best(life.studies.ledger, record)
     assert best is not None
     assert best.checkpoint_uri == f"file://{life.root}/store/small/run-1/trials/0/1"
 

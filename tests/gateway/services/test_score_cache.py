@@ -12,8 +12,12 @@ import pytest
 
 from hpo_ops.client import NextAction, NextActionKind, Served, StudyRequest, TrialSummary, Waiting
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
+from hpo_ops.gateway.queries.kept_checkpoints import list_kept
+from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
 from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.ledger.learning_curves import RecordedReport
 from hpo_ops.ledger.schema import leases
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Provenance, Report, SegmentResult
 from tests.studies import study_data
@@ -88,12 +92,10 @@ class Lab:
         return self.summaries(study_id)[trial]
 
     def summaries(self, study_id: int) -> list[TrialSummary]:
-        return study_queries.trial_summaries(
-            self.studies.ledger, self.studies.ledger.get(study_id)
-        )
+        return list_trials(self.studies.ledger, self.studies.ledger.get(study_id))
 
-    def curve(self, study_id: int, trial: int) -> list[dict[str, Any]]:
-        return study_queries.curve(self.studies.ledger, self.studies.ledger.get(study_id), trial)
+    def curve(self, study_id: int, trial: int) -> list[RecordedReport]:
+        return read_learning_curve(self.studies.ledger, self.studies.ledger.get(study_id), trial)
 
 
 def score(params: dict[str, Any], step: int) -> float:
@@ -202,7 +204,7 @@ def test_a_duplicate_has_the_curve_of_the_one_that_trained(lab: Lab, database: s
     assert lab.trainings == [(0, 3)]
     assert again.served == Served(study="small/run-1", trial=0, step=3)
     assert lab.curve(study_id, 1) == lab.curve(study_id, 0)
-    progress = study_queries.progress(lab.studies.ledger, lab.studies.ledger.get(study_id))
+    progress = read_progress(lab.studies.ledger, lab.studies.ledger.get(study_id))
     assert progress.served == 1
     lab.studies.proposals.tell(study_id)
     first, second = optuna.load_study(study_name="small/run-1", storage=database).trials
@@ -281,10 +283,10 @@ def test_the_best_of_two_of_a_kind_has_the_checkpoint_of_the_one_that_trained(la
     uri = f"{STORE}/small/run-1/trials/1/3"
     record = lab.studies.ledger.get(study_id)
     for _ in range(2):
-        best = study_queries.best(lab.studies.ledger, record)
+        best = find_best(lab.studies.ledger, record)
         assert best is not None
         assert (best.trial, best.checkpoint_uri, best.checkpoint_step) == (0, uri, 3)
-        assert study_queries.kept_checkpoints(lab.studies.ledger, record) == [(1, 3)]
+        assert list_kept(lab.studies.ledger, record) == [(1, 3)]
         lab.studies.end(study_id, {})
 
 
@@ -318,7 +320,7 @@ def test_another_study_of_the_same_code_and_data_is_served(lab: Lab) -> None:
     assert len(lab.trainings) == 1
     assert served.served == Served(study="small/run-1", trial=0, step=3)
     assert served.reason == "3 steps from the cache: trial 0 of small/run-1"
-    best = study_queries.best(lab.studies.ledger, lab.studies.ledger.get(second))
+    best = find_best(lab.studies.ledger, lab.studies.ledger.get(second))
     assert best is not None
     assert best.checkpoint_uri == f"{STORE}/small/run-1/trials/0/3"
 
@@ -395,7 +397,7 @@ def test_ten_steps_serve_ten_and_are_the_beginning_of_twenty(lab: Lab) -> None:
         20,
         Served(study="small/run-1", trial=0, step=10),
     )
-    assert [point["step"] for point in lab.curve(longer, 0)] == list(range(1, 21))
+    assert [point.step for point in lab.curve(longer, 0)] == list(range(1, 21))
     five = start(lab.studies, "five", trials=1, data=DATA, scheduler={**ten, "max_steps": 5})
     assert lab.finish_trial(five, 0).step == 5
     assert len(lab.trainings) == 3

@@ -17,7 +17,8 @@ from hpo_ops.client import (
     Waiting,
 )
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
+from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.segments import SegmentOverError
 from hpo_ops.gateway.services.studies import Studies
@@ -82,7 +83,7 @@ def test_a_study_runs_all_its_trials_and_optuna_sees_them(studies: Studies, data
     studies.end(study_id, {})
 
     record = studies.ledger.get(study_id)
-    summaries = study_queries.trial_summaries(studies.ledger, record)
+    summaries = list_trials(studies.ledger, record)
     assert len(summaries) == 6
     assert all(summary.state.is_finished for summary in summaries)
     seen = optuna.load_study(study_name=record.key, storage=database).trials
@@ -102,9 +103,9 @@ def test_the_best_trial_names_its_best_checkpoint(studies: Studies) -> None:
     study_id = start(studies)
     run_study(studies, study_id)
     record = studies.ledger.get(study_id)
-    best = study_queries.best(studies.ledger, record)
+    best = find_best(studies.ledger, record)
     assert best is not None
-    values = [summary.value for summary in study_queries.trial_summaries(studies.ledger, record)]
+    values = [summary.value for summary in list_trials(studies.ledger, record)]
     assert best.value == max(value for value in values if value is not None)
     assert best.checkpoint_step == best.step
     assert best.checkpoint_uri == f"/{record.key}/trials/{best.trial}/{best.step}"
@@ -178,8 +179,8 @@ def test_reports_that_come_twice_count_once(studies: Studies) -> None:
     batch = [Report(step=step, metrics={"accuracy": 0.1 * step}) for step in (1, 2)]
     studies.report(turn.assignment.segment, batch)
     studies.report(turn.assignment.segment, batch)
-    curve = study_queries.curve(studies.ledger, studies.ledger.get(study_id), 0)
-    assert [point["step"] for point in curve] == [1, 2]
+    curve = read_learning_curve(studies.ledger, studies.ledger.get(study_id), 0)
+    assert [point.step for point in curve] == [1, 2]
 
 
 def test_failing_code_is_tried_again_as_often_as_the_study_says(studies: Studies) -> None:
@@ -231,7 +232,7 @@ def test_the_same_seed_gives_the_same_study_twice(studies: Studies) -> None:
         record = studies.ledger.get(study_id)
         return [
             (summary.params, summary.value, summary.state, summary.reason)
-            for summary in study_queries.trial_summaries(studies.ledger, record)
+            for summary in list_trials(studies.ledger, record)
         ]
 
     first = run("one")
@@ -320,7 +321,7 @@ def test_a_rolling_study_runs_every_trial_within_its_parallelism(
     assert run_rolling(studies, study_id, 10, 3) == 3
     studies.end(study_id, {})
     record = studies.ledger.get(study_id)
-    summaries = study_queries.trial_summaries(studies.ledger, record)
+    summaries = list_trials(studies.ledger, record)
     assert [summary.trial for summary in summaries] == list(range(10))
     assert all(summary.state.is_finished for summary in summaries)
     assert any(summary.state is TrialState.COMPLETED for summary in summaries)

@@ -17,7 +17,8 @@ from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.trial_lists import read_learning_curve
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import StudyIdentity
 from tests.studies import study_data
@@ -77,11 +78,11 @@ def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
     assert len(list(studies.ledger.recent())) == 1
 
     record = studies.ledger.find_run(StudyIdentity("small", done.run_id))
-    progress = study_queries.progress(studies.ledger, record)
+    progress = read_progress(studies.ledger, record)
     assert (progress.state, progress.trials, progress.counts["completed"]) == ("ended", 3, 3)
     assert progress.best is not None
     assert (progress.best.value, progress.best.step) == (0.9, 2)
-    assert study_queries.curve(studies.ledger, record, 1)[0]["metrics"] == {"accuracy": 0.1}
+    assert read_learning_curve(studies.ledger, record, 1)[0].metrics == {"accuracy": 0.1}
 
     warm = study_data(warm_start={"study": "small", "run": done.run_id})
     handle = studies.start(StudyRequest(config=warm, dag_id="small", run_id="run"))

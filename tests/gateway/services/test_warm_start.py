@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from hpo_ops.client import StudyRequest
 from hpo_ops.client.http_client import API
 from hpo_ops.config import StudyError
-from hpo_ops.gateway.queries import study_queries
+from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.test_searching import SPACE, WHOLE, run
 from tests.gateway.web import task
@@ -40,7 +40,7 @@ def test_a_study_starts_from_an_earlier_one(studies: Studies, database: str) -> 
     values = [trial.value for trial in first + second]
     assert told(studies, database) == values
     assert [trial.trial for trial in second] == list(range(6))
-    best = study_queries.best(studies.ledger, next(studies.ledger.named("small")))
+    best = find_best(studies.ledger, next(studies.ledger.named("small")))
     assert best is not None
     assert best.value == max(trial.value or 0 for trial in second)
 

@@ -1,0 +1,55 @@
+"""Queries for learning curves: the reports of one trial, and the curves of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from hpo_ops.ledger.schema import reports
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedReport:
+    """A report: the metrics of one trial at one step, and the seconds that the step took."""
+
+    step: int
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+def list_reports(connection: Connection, study_id: int, trial: int) -> list[RecordedReport]:
+    """Lists the reports of a trial by step."""
+    rows = connection.execute(
+        select(reports.c.step, reports.c.metrics, reports.c.seconds)
+        .where(reports.c.study_id == study_id, reports.c.trial == trial)
+        .order_by(reports.c.step)
+    )
+    return [RecordedReport(**row._mapping) for row in rows]
+
+
+def read_curves(
+    connection: Connection, study_id: int, *, numbers: range | None = None
+) -> dict[int, dict[int, float]]:
+    """Reads learning curves: the objective's values by trial and step.
+
+    Args:
+        connection: An open connection to the ledger.
+        study_id: The study.
+        numbers: Only trials with these numbers; None for all.
+
+    Returns:
+        Curves by number. A trial without reports is missing.
+    """
+    query = (
+        select(reports.c.trial, reports.c.step, reports.c.value)
+        .where(reports.c.study_id == study_id)
+        .order_by(reports.c.trial, reports.c.step)
+    )
+    if numbers is not None:
+        query = query.where(reports.c.trial.between(numbers.start, numbers.stop - 1))
+    curves: dict[int, dict[int, float]] = {}
+    for trial, step, value in connection.execute(query):
+        curves.setdefault(trial, {})[step] = value
+    return curves

@@ -1,0 +1,216 @@
+"""Queries for trials: lists, counts by state, and the best one. They read and take no lock.
+
+In a study with folds each fold, and the retraining, is a row of its own here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Row,
+    and_,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+)
+
+from hpo_ops.core import Direction, TrialState
+from hpo_ops.ledger.schema import decisions, segments, trials
+from hpo_ops.protocol import ParamValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedTrial:
+    """A trial with what its segments add up to.
+
+    Attributes:
+        number: Its number; with folds, that of the fold.
+        metrics: Its last reported metrics.
+        is_feasible: Whether it violates no constraint, as far as is known.
+        served: The study, trial and step that the score cache served it from.
+        segments: How many segments it has had.
+        seconds: How long its segments have run in total; None before its first segment.
+    """
+
+    number: int
+    state: TrialState
+    reason: str
+    step: int
+    value: float | None
+    best_step: int | None
+    params: Mapping[str, ParamValue]
+    seed: int
+    metrics: Mapping[str, float]
+    is_feasible: bool
+    served: Mapping[str, Any] | None
+    segments: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestTrial:
+    """The trial with the best value of the objective.
+
+    Attributes:
+        served: The study, trial and step that the score cache served it from.
+    """
+
+    number: int
+    value: float
+    best_step: int
+    params: Mapping[str, ParamValue]
+    served: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedDecision:
+    """A decision on a trial, with its reason."""
+
+    step: int
+    action: str
+    reason: str
+    at: datetime
+
+
+def list_trials(
+    connection: Connection, study_id: int, *, numbers: range | None = None
+) -> list[ListedTrial]:
+    """Lists a study's trials by number.
+
+    Args:
+        connection: An open connection to the ledger.
+        study_id: The study.
+        numbers: Only trials with these numbers; None for all. Only their rows are read.
+    """
+    is_wanted = [trials.c.study_id == study_id]
+    is_wanted_segment = [segments.c.study_id == study_id]
+    if numbers is not None:
+        is_wanted.append(trials.c.number.between(numbers.start, numbers.stop - 1))
+        is_wanted_segment.append(segments.c.trial.between(numbers.start, numbers.stop - 1))
+    seconds = func.extract("epoch", func.coalesce(segments.c.ended_at, func.now()) - segments.c.at)
+    totals = (
+        select(
+            segments.c.trial,
+            func.count().label("segments"),
+            func.sum(seconds).label("seconds"),
+        )
+        .where(*is_wanted_segment)
+        .group_by(segments.c.trial)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(trials, totals.c.segments, totals.c.seconds)
+        .join(totals, totals.c.trial == trials.c.number, isouter=True)
+        .where(*is_wanted)
+        .order_by(trials.c.number)
+    )
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: Row[Any]) -> ListedTrial:
+    return ListedTrial(
+        number=row.number,
+        state=TrialState(row.state),
+        reason=row.reason,
+        step=row.step,
+        value=row.value,
+        best_step=row.best_step,
+        params=row.params or {},
+        seed=row.seed,
+        metrics=row.metrics or {},
+        is_feasible=all(value <= 0 for value in row.violations or ()),
+        served=row.served,
+        segments=row.segments or 0,
+        seconds=None if row.seconds is None else float(row.seconds),
+    )
+
+
+def find_best_trial(
+    connection: Connection, study_id: int, direction: Direction
+) -> BestTrial | None:
+    """Finds the feasible trial with the best value; the lowest number among equals."""
+    value = trials.c.value
+    best_first = value.desc() if direction is Direction.MAXIMIZE else value.asc()
+    row = connection.execute(
+        select(
+            trials.c.number, trials.c.value, trials.c.best_step, trials.c.params, trials.c.served
+        )
+        .where(trials.c.study_id == study_id, value.is_not(None), _is_feasible())
+        .order_by(best_first, trials.c.number)
+        .limit(1)
+    ).one_or_none()
+    return None if row is None else BestTrial(**row._mapping)
+
+
+def list_final_values(connection: Connection, study_id: int) -> list[float | None]:
+    """Lists the values of finished trials in the order of their ends; None if infeasible."""
+    rows = connection.execute(
+        select(trials.c.value, _is_feasible().label("is_feasible"))
+        .where(trials.c.study_id == study_id, trials.c.ended_at.is_not(None))
+        .order_by(trials.c.ended_at, trials.c.number)
+    )
+    return [row.value if row.is_feasible else None for row in rows]
+
+
+def _is_feasible() -> ColumnElement[bool]:
+    """Whether a trial violates no constraint, as far as is known."""
+    worst = func.coalesce(
+        select(func.max(cast(column("value"), Double)))
+        .select_from(func.json_array_elements_text(trials.c.violations).table_valued("value"))
+        .scalar_subquery(),
+        0.0,
+    )
+    return or_(trials.c.violations.is_(None), worst <= 0.0)
+
+
+def count_trials_by_state(connection: Connection, study_id: int) -> dict[TrialState, int]:
+    """Counts trials by state. A running trial without an open segment is counted as waiting."""
+    has_open_segment = exists().where(
+        segments.c.study_id == trials.c.study_id,
+        segments.c.trial == trials.c.number,
+        segments.c.outcome.is_(None),
+    )
+    is_queued = and_(trials.c.state == TrialState.RUNNING.value, not_(has_open_segment))
+    shown = case((is_queued, TrialState.WAITING.value), else_=trials.c.state).label("shown")
+    rows = connection.execute(
+        select(shown, func.count()).where(trials.c.study_id == study_id).group_by(shown)
+    )
+    return {TrialState(state): count for state, count in rows}
+
+
+def count_served_trials(connection: Connection, study_id: int, *, fold_count: int) -> int:
+    """Counts trials that the score cache has served; all folds of one trial count once."""
+    trial = trials.c.number // fold_count
+    found = connection.execute(
+        select(func.count(trial.distinct())).where(
+            trials.c.study_id == study_id, trials.c.served.is_not(None)
+        )
+    ).scalar_one()
+    return int(found)
+
+
+def list_decisions(
+    connection: Connection, study_id: int, *, numbers: range
+) -> list[RecordedDecision]:
+    """Lists the decisions on trials with the given numbers, oldest first."""
+    rows = connection.execute(
+        select(decisions.c.step, decisions.c.action, decisions.c.reason, decisions.c.at)
+        .where(
+            decisions.c.study_id == study_id,
+            decisions.c.trial.between(numbers.start, numbers.stop - 1),
+        )
+        .order_by(decisions.c.id)
+    )
+    return [RecordedDecision(**row._mapping) for row in rows]
