@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from benchmarks.policies import HOUR, load_lcbench
 from hpo_ops.core import Action, Decision, Direction, Scheduler, Study, Trial, TrialGroup
 from hpo_ops.schedulers import Asha
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.slot_filling import fill_slots
 from hpo_ops.simulator import Cluster, Traces, image_study, simulate
 
 METRIC, TIME = "value", "step"
@@ -44,7 +44,7 @@ class Theirs:
     known: set[int] = field(default_factory=set)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.number not in self.known:

@@ -1,4 +1,4 @@
-"""Allocators: how much each trial gets."""
+"""Allocators: policies that decide how many units each running trial gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALLOCATORS: Mapping[str, type[Allocator]] = {
 
 
 def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
-    """Makes an allocator from a study file's words.
+    """Makes an allocator from the name and options in a study file.
 
     >>> create_allocator("uniform", {"cool_down": 3})
     Uniform(speedups=(), min_gain=1.1, cool_down=3)
@@ -33,7 +33,8 @@ def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
         options: The allocator's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed. The message names it, and what is
+            allowed.
     """
     made = create_policy(
         "allocator",

@@ -1,4 +1,4 @@
-"""What an allocation changes for the trials that run."""
+"""The difference between an allocation and the trials as they run now."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hpo_ops.core import Allocation, Placement, Study, Trial, TrialState
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has to be done to get from the trials as they run to an allocation.
+    """The trials to start, restart, pause and leave alone to make an allocation true.
 
     Attributes:
-        started: Trials that start.
-        resized: Trials that save and start again with another width.
-        paused: Trials that save and wait, since nothing is left for them.
-        kept: Trials that nothing changes for.
+        started: Trials that do not run yet and were placed.
+        resized: Running trials that are restarted from a checkpoint with another width.
+        paused: Running trials that were queued: they save a checkpoint and release their units.
+        kept: Running trials whose placement stays the same.
     """
 
     started: tuple[int, ...]
@@ -25,7 +25,7 @@ class Changes:
 
 
 def changes_of(study: Study, allocation: Allocation) -> Changes:
-    """The difference between what runs and an allocation: only what differs is touched."""
+    """The changes that turn the running trials of a study into an allocation."""
     running = study.in_state(TrialState.RUNNING)
     started, resized, kept = [], [], []
     for number, placement in allocation.placed.items():
@@ -41,7 +41,7 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
 
 
 def _differs(trial: Trial, placement: Placement) -> bool:
-    """Whether the trial has to start again; whole units are as good as any other."""
+    """Whether the trial has to be restarted; full units are interchangeable, shares are not."""
     (width, units), held = placement, trial.width
     if held is not width and held != width:
         return True

@@ -1,4 +1,4 @@
-"""Fluid: resources in proportion to the work that is left."""
+"""Fluid: units in proportion to the remaining work of each trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpo_ops.core.trial_state import NO_UNIT, as_width
 def fluid_widths(
     work: Sequence[Fraction | float], *, units: int, max_share: int, max_width: int
 ) -> list[Fraction]:
-    """The widths of StaticFluid: min(max(floor(h_i / sum(h) * n), 1/c), d), exactly.
+    """Fluid's width of each trial, min(max(floor(h_i / sum(h) * n), 1/c), d), without rounding.
 
     >>> [float(width) for width in fluid_widths([6, 2, 1, 1], units=5, max_share=2, max_width=4)]
     [3.0, 1.0, 0.5, 0.5]
@@ -29,7 +29,7 @@ def fluid_widths(
         max_width: Most units for one trial (d).
 
     Raises:
-        ValueError: A work is 0 or less, or a bound below 1.
+        ValueError: An amount of work is 0 or less, or a bound is below 1.
     """
     if max_share < 1 or max_width < 1:
         name, value = ("max_share", max_share) if max_share < 1 else ("max_width", max_width)
@@ -48,22 +48,23 @@ def fluid_widths(
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicFluid:
-    """Shares units among trial groups in proportion to work, again whenever something changes.
+    """Shares units among trial groups in proportion to remaining work, at every change.
 
     Yu et al., "Fluid: Resource-aware Hyperparameter Tuning Engine", MLSys 2021: water-filling by
-    the formula of StaticFluid with the work that is left, groups in the order of their arrival;
-    a group has what is idle and what it holds.
+    the formula of StaticFluid with the remaining work, groups in the order of their arrival. A
+    group may use the idle units and the units that it holds. A trial whose width changes is
+    restarted from its checkpoint.
 
     Departures: the work of a trial is its remaining steps times the time of a step on one unit.
-    What does not fit is queued, the trials with the least work first; a trial whose width stays
-    the same is left alone, and so is one that is nearly done (10 s in the authors' code).
+    Trials that do not fit are queued, those with the least work first. A trial whose width stays
+    the same is left alone, and so is a trial that is nearly done (10 s in the authors' code).
 
     Example:
         >>> DynamicFluid()
         DynamicFluid(min_seconds=10.0)
 
     Attributes:
-        min_seconds: A trial that ends sooner than this keeps its width.
+        min_seconds: A trial with less remaining time than this keeps its width.
     """
 
     min_seconds: float = 10.0
@@ -75,30 +76,30 @@ class DynamicFluid:
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
         groups = split_groups(group)
-        board = Placer(capacity, trials_of(study, group.members))
+        placer = Placer(capacity, trials_of(study, group.members))
         for index, members in enumerate(groups):
             later = [member for other in groups[index + 1 :] for member in other]
-            rest = self._keep(board, work_of(study, members))
+            rest = self._keep(placer, work_of(study, members))
             if not rest:
                 continue
             amounts = exact(rest)
             widths = fluid_widths(
                 amounts,
-                units=board.empty_units(units_of(trials_of(study, later))),
+                units=placer.empty_units(units_of(trials_of(study, later))),
                 max_share=capacity.max_share,
                 max_width=capacity.max_width,
             )
-            place_by_work(board, rest, amounts, widths)
-        reason = f"{len(groups)} groups share {capacity.units} units by the work that is left"
-        return Allocation(board.placed, tuple(board.queued), reason)
+            place_by_work(placer, rest, amounts, widths)
+        reason = f"{len(groups)} groups share {capacity.units} units by remaining work"
+        return Allocation(placer.placed, tuple(placer.queued), reason)
 
-    def _keep(self, board: Placer, work: Sequence[Work]) -> list[Work]:
-        """Places what is nearly done where it is; the others."""
+    def _keep(self, placer: Placer, work: Sequence[Work]) -> list[Work]:
+        """Places the trials that are nearly done on the units they hold; returns the others."""
         rest = []
         for item in work:
             width = item.trial.width
             if width and item.seconds * width.denominator < self.min_seconds * width.numerator:
-                board.place(item.trial, width)
+                placer.place(item.trial, width)
             else:
                 rest.append(item)
         return rest
@@ -106,14 +107,14 @@ class DynamicFluid:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticFluid:
-    """Shares units among the trials of a group in proportion to work, once, when it arrives.
+    """Shares units among the trials of a group in proportion to work, once, when they start.
 
     Yu et al., "Fluid: Resource-aware Hyperparameter Tuning Engine", MLSys 2021: a trial gets
-    w = min(max(floor(h / sum(h) * n), 1/c), d) units, h its work, n the units, c the most trials
-    on a unit, d the most units of a trial.
+    w = min(max(floor(h / sum(h) * n), 1/c), d) units, where h is its work, n the number of units,
+    c the most trials on a unit and d the most units of a trial. A running trial is never resized.
 
-    Departures: see ``DynamicFluid``. What runs keeps its width; what was queued gets its share of
-    all units by the work that is left, when that fits.
+    Departures: see ``DynamicFluid``. A queued trial gets its share of all units by remaining work,
+    as soon as that many are free.
 
     Example:
         >>> StaticFluid()
@@ -122,14 +123,14 @@ class StaticFluid:
 
     @property
     def is_static(self) -> Literal[True]:
-        """What runs keeps its width, and what waits is looked at again when something is free."""
+        """Running trials keep their widths, so that a report changes nothing."""
         return True
 
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
         work = work_of(study, group.members)
-        board = Placer(capacity, [item.trial for item in work])
+        placer = Placer(capacity, [item.trial for item in work])
         amounts = exact(work)
         widths = fluid_widths(
             amounts,
@@ -144,18 +145,18 @@ class StaticFluid:
         for runs in (True, False):
             rows = [i for i, width in enumerate(held) if bool(width) is runs]
             place_by_work(
-                board,
+                placer,
                 [work[i] for i in rows],
                 [amounts[i] for i in rows],
                 [held[i] if runs else widths[i] for i in rows],
             )
         return Allocation(
-            board.placed, tuple(board.queued), f"shares of {capacity.units} units by work, kept"
+            placer.placed, tuple(placer.queued), f"{capacity.units} units shared by work"
         )
 
 
 def split_groups(group: TrialGroup) -> list[list[Member]]:
-    """The members by trial group, in the order of arrival."""
+    """The members of each trial group, groups in the order of arrival."""
     groups: dict[int, list[Member]] = {}
     for member in group.members:
         groups.setdefault(member.group, []).append(member)
@@ -163,9 +164,9 @@ def split_groups(group: TrialGroup) -> list[list[Member]]:
 
 
 def place_by_work(
-    board: Placer, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
+    placer: Placer, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
 ) -> None:
-    """Places trials, those with the most work first, and queues what does not fit."""
+    """Places trials, those with the most work first, and queues trials that do not fit."""
     order = sorted(range(len(work)), key=amounts.__getitem__, reverse=True)
     for i in order:
-        board.place(work[i].trial, widths[i])
+        placer.place(work[i].trial, widths[i])

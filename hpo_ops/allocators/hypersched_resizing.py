@@ -1,4 +1,4 @@
-"""HyperSched's resizing rule: whether more units pay before the deadline."""
+"""HyperSched's resizing rule: whether a restart with more units pays off by the deadline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpo_ops.core.unit_scaling import speedup
 def resize_gain(
     *, old: int, new: int, seconds_left: float, startup: float, speedups: tuple[float, ...]
 ) -> float:
-    """Training until the deadline on the new units, after starting again, over that on the old.
+    """Ratio of the training done by the deadline after a resize to that done without one.
 
     >>> table = (1.0, 1.77, 2.93, 4.29)
     >>> round(resize_gain(old=1, new=2, seconds_left=600, startup=40, speedups=table), 3)
@@ -36,17 +36,17 @@ def is_worth_resizing(
     min_gain: float = 1.1,
     cool_down: int = 5,
 ) -> bool:
-    """Whether a trial should be widened.
+    """Whether a running trial should be restarted with more units.
 
     Args:
-        old: Units that it holds.
-        new: Units that it could have.
-        seconds_left: Time until the deadline.
-        startup: Time to start again.
-        reports: Reports since its last start.
+        old: Units that the trial holds.
+        new: Units that the trial could have.
+        seconds_left: Seconds until the deadline.
+        startup: Seconds that a restart takes.
+        reports: Number of reports since the trial's last start.
         speedups: Speed on 1, 2, 4, 8, ... units.
-        min_gain: The gain must be more than this.
-        cool_down: The reports must be more than these.
+        min_gain: Ratio that the gain must exceed.
+        cool_down: Number that the reports must exceed.
     """
     gain = resize_gain(
         old=old, new=new, seconds_left=seconds_left, startup=startup, speedups=speedups
@@ -55,7 +55,7 @@ def is_worth_resizing(
 
 
 class StartupIndex:
-    """How long the newest segments of trials took to their first step, kept up with the study."""
+    """Index of the time from the start of each trial's newest segment to its first report."""
 
     def __init__(self) -> None:
         self._ranking = Ranking()
@@ -63,7 +63,7 @@ class StartupIndex:
 
     @property
     def usual(self) -> float:
-        """The 90th percentile; 0 where none has come to its first step."""
+        """The 90th percentile of the start-up times; 0 before the first report."""
         return self._ranking.quantile(0.9) if self._known else 0.0
 
     def reported(self, trial: Trial, before: int) -> None:
@@ -75,9 +75,9 @@ class StartupIndex:
             self._ranking.add(seconds)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Nothing: a start counts once it has come to a step."""
+        """Does nothing: a start-up counts once the first report has come."""
 
 
 def startup_seconds(study: Study) -> float:
-    """The 90th percentile of the times that segments took to start; 0 where none did."""
+    """The 90th percentile of the start-up times of segments; 0 before the first report."""
     return study.index("start-ups", StartupIndex).usual

@@ -1,4 +1,4 @@
-"""Placement: which units a trial runs on."""
+"""Placement: assigns trials to the units of a pool."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from hpo_ops.core import Capacity, Placement, Trial
 
 
 class Placer:
-    """The units of a pool while trials are placed on them.
+    """Places trials on the units of a pool, one after the other.
 
-    Whole widths take whole units; a share lies inside one unit, with at most ``max_share`` others.
-    A trial that keeps its width keeps its units; another one takes units that no trial holds which
-    is still to be placed, where there are such.
+    A width of 1 or more takes full units. A share of a unit lies inside one unit, which at most
+    ``max_share`` trials share. A trial that keeps its width keeps its units. Another trial prefers
+    units that are not held by a trial that is still to be placed.
 
     Args:
-        capacity: What there is.
-        trials: All that are to be placed or queued.
+        capacity: The units of the pool.
+        trials: All trials that are going to be placed or queued.
     """
 
     def __init__(self, capacity: Capacity, trials: Sequence[Trial]) -> None:
         self._trials = trials
-        self._whole = math.lcm(*range(1, capacity.max_share + 1))
-        """Parts of a unit, so that every share is a whole number of them."""
-        self._free = [self._whole] * capacity.units
+        self._full = math.lcm(*range(1, capacity.max_share + 1))
+        """Parts of a unit, so many that every share is an integer number of them."""
+        self._free = [self._full] * capacity.units
         self._sharing = [0] * capacity.units
         self._empty = capacity.units
         self._max_share = capacity.max_share
@@ -33,13 +33,13 @@ class Placer:
         self.queued: list[int] = []
 
     def empty_units(self, except_for: Collection[int] = ()) -> int:
-        """Units that nobody has been placed on, without those excepted."""
+        """The number of units without a placed trial, not counting ``except_for``."""
         return self._empty - sum(
             unit < len(self._sharing) and not self._sharing[unit] for unit in set(except_for)
         )
 
     def place(self, trial: Trial, width: Fraction) -> None:
-        """Places a trial, on its own units if it can, or queues it."""
+        """Places a trial, on the units it holds if possible, or queues it."""
         units, parts, held = trial.units, self._parts_of(width), trial.width
         if not units or (width is not held and width != held) or not self._have_room(units, parts):
             units = self._find(trial, parts, max(int(width), 1))
@@ -55,8 +55,8 @@ class Placer:
         self.placed[trial.number] = Placement(width, units)
 
     def _find(self, trial: Trial, parts: int, count: int) -> tuple[int, ...]:
-        """So many units for a trial; none where there are fewer."""
-        if parts == self._whole and self._empty < count:
+        """The units for a trial; none if fewer than ``count`` have room."""
+        if parts == self._full and self._empty < count:
             return ()
         free, own, done = self._free, trial.units, {trial.number, *self.placed, *self.queued}
         held = units_of(other for other in self._trials if other.number not in done)
@@ -68,16 +68,16 @@ class Placer:
         return tuple(sorted(unit for *_, unit in found[:count])) if len(found) >= count else ()
 
     def _parts_of(self, width: Fraction) -> int:
-        """The parts of each of its units that a trial takes."""
+        """The number of parts that a trial takes of each of its units."""
         units, among = width.numerator, width.denominator
-        return self._whole if units >= among else -(-self._whole * units // among)
+        return self._full if units >= among else -(-self._full * units // among)
 
     def _have_room(self, units: tuple[int, ...], parts: int) -> bool:
-        free, sharing, is_whole = self._free, self._sharing, parts == self._whole
+        free, sharing, is_full = self._free, self._sharing, parts == self._full
         for unit in units:
             if unit >= len(free) or free[unit] < parts:
                 return False
-            if not is_whole and sharing[unit] >= self._max_share:
+            if not is_full and sharing[unit] >= self._max_share:
                 return False
         return True
 

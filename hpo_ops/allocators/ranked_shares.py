@@ -1,4 +1,4 @@
-"""Even, uniform and top-trial allocation: whole units by rank."""
+"""Even, uniform and top-trial allocation: equal shares, or more units for better trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpo_ops.core.trial_state import as_width
 
 @dataclass(frozen=True, kw_only=True)
 class Even:
-    """Gives every trial the same: whole units, or a share of one where there are more trials.
+    """Gives every trial the same number of units, or a share of one if there are more trials.
 
     Example:
         >>> Even()
@@ -27,7 +27,7 @@ class Even:
 
     @property
     def is_static(self) -> Literal[True]:
-        """Only the number of trials and units counts."""
+        """The widths depend only on the number of trials and units."""
         return True
 
     def allocate(
@@ -39,29 +39,29 @@ class Even:
             width = as_width(min(units // max(count, 1), capacity.max_width))
         else:
             width = as_width(1, min(math.ceil(count / max(units, 1)), capacity.max_share))
-        placed = _place(trials, [width] * count, capacity)
-        return Allocation(placed.placed, tuple(placed.queued), f"{width} units for each trial")
+        placer = _place(trials, [width] * count, capacity)
+        return Allocation(placer.placed, tuple(placer.queued), f"{width} units for each trial")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """One unit for every trial, and the rest in turn from the best score downwards.
+    """Gives every trial one unit, and the others in turn, from the best score down.
 
     The reallocation of HyperSched (Liaw et al., SoCC 2019,
-    https://doi.org/10.1145/3357223.3362719). A trial that runs is widened only where that pays in
-    the time that is left (``min_gain``) and it has reported often enough since its last change
-    (``cool_down``); it is narrowed whenever others need the units.
+    https://doi.org/10.1145/3357223.3362719). A running trial is restarted with more units only if
+    that pays off in the remaining time (``min_gain``) and it has reported often enough since its
+    last start (``cool_down``). It is restarted with fewer units whenever other trials need them.
 
-    Departures: none known. The time to start again is the 90th percentile of what was seen.
+    Departures: none known. The time of a restart is the 90th percentile of the observed ones.
 
     Example:
         >>> Uniform(speedups=(1.0, 1.77, 2.93, 4.29)).cool_down
         5
 
     Attributes:
-        speedups: Speed on 1, 2, 4, 8, ... units; ideal where empty.
-        min_gain: Least gain in steps until the deadline that is worth a restart.
-        cool_down: A trial is widened after more than so many reports since its last start.
+        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
+        min_gain: Ratio of steps by the deadline, with and without a restart, that is worth one.
+        cool_down: Number of reports since its last start that a trial must exceed to get more.
     """
 
     speedups: tuple[float, ...] = ()
@@ -78,9 +78,9 @@ class Uniform:
         trials = by_score(trials_of(study, group.members))
         targets = uniform_widths(len(trials), capacity.units, capacity.max_width)
         widths = self._worthwhile(study, trials, targets, now)
-        board = _place(trials, [as_width(width) for width in widths], capacity)
-        reason = f"{capacity.units} units in turn from the best of {len(trials)} trials"
-        return Allocation(board.placed, tuple(board.queued), reason)
+        placer = _place(trials, [as_width(width) for width in widths], capacity)
+        reason = f"{capacity.units} units dealt in turn to {len(trials)} trials, the best first"
+        return Allocation(placer.placed, tuple(placer.queued), reason)
 
     def _worthwhile(
         self, study: Study, trials: Sequence[Trial], targets: Sequence[int], now: float
@@ -106,7 +106,7 @@ class Uniform:
 
 @dataclass(frozen=True, kw_only=True)
 class TopTrial:
-    """One unit for every trial, and all others for the best, then the next.
+    """Gives every trial one unit, and all others to the best trial, then to the next.
 
     The TOP_JOB policy in HyperSched's code (Liaw et al., SoCC 2019).
 
@@ -125,12 +125,12 @@ class TopTrial:
             extra = min(spare, capacity.max_width - 1)
             spare -= extra
             widths.append(as_width(1 + extra))
-        board = _place(trials, widths, capacity)
-        return Allocation(board.placed, tuple(board.queued), "spare units go to the best trial")
+        placer = _place(trials, widths, capacity)
+        return Allocation(placer.placed, tuple(placer.queued), "spare units go to the best trials")
 
 
 def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
-    """Units in turn, one for each trial, then one more from the first on.
+    """Deals units in turn: one for each trial, then one more each, from the first trial on.
 
     >>> uniform_widths(5, 8, 8)
     [2, 2, 2, 1, 1]
@@ -142,7 +142,7 @@ def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
 
 
 def by_score(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials, best last score first; those without one last, by number."""
+    """The trials by their last score, the best first; trials without a score last, by number."""
     ranked = []
     for trial in trials:
         seen = trial.observations
@@ -153,7 +153,7 @@ def by_score(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _place(trials: Sequence[Trial], widths: Sequence[Fraction], capacity: Capacity) -> Placer:
-    board = Placer(capacity, trials)
+    placer = Placer(capacity, trials)
     for trial, width in zip(trials, widths, strict=True):
-        board.place(trial, width)
-    return board
+        placer.place(trial, width)
+    return placer

@@ -1,4 +1,4 @@
-"""What there is to do: the work of each trial of a group."""
+"""The remaining work of each trial of a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpo_ops.core import Member, Study, Trial
 
 
 class Work(NamedTuple):
-    """What a member of a group has to do: its steps, and seconds of a step on one unit."""
+    """The remaining work of a member: its steps, and the seconds of a step on one unit."""
 
     member: Member
     trial: Trial
@@ -20,7 +20,7 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The time that it takes on one unit (Fluid's h)."""
+        """The remaining time on one unit (Fluid's h)."""
         return self.steps * self.step_seconds
 
 
@@ -37,10 +37,10 @@ def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
 
 
 def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
-    """The work of each member: its remaining steps, and the time of a step on one unit.
+    """The remaining work of each member.
 
-    A trial without a timing takes the mean of the others; without any the steps alone count, and
-    one is left where nobody knows how many.
+    A trial that has not reported yet is assumed to take the mean time of the others; if none has
+    reported, every step counts as one second. A member without a last step has one step left.
     """
     trials = trials_of(study, members)
     timings = [trial.unit_step_seconds for trial in trials]
@@ -54,13 +54,13 @@ def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
 
 
 def exact(work: Sequence[Work]) -> list[int]:
-    """Steps times seconds, without rounding, as whole numbers on one scale."""
+    """Steps times seconds of each trial, without rounding, as integers on a common scale."""
     seconds = on_one_scale([item.step_seconds for item in work])
     return [item.steps * amount for item, amount in zip(work, seconds, strict=True)]
 
 
 def on_one_scale(amounts: Sequence[Fraction | float]) -> list[int]:
-    """Whole numbers that are to each other as these are.
+    """Integers in the same proportions as the given amounts.
 
     >>> on_one_scale([0.5, 3, 0.25])
     [2, 12, 1]

@@ -115,10 +115,10 @@ class Study:
         self.stale = 0
         """Trials that ended since the best score was last beaten."""
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
-        self.places = 0
-        """Trials that may run at once now; 0 where unknown."""
-        self.new_forecasts: list[int] = []
-        """Trials that got a forecast, in that order, once for each."""
+        self.slots = 0
+        """Slots: trials that may run at the same time now; 0 where unknown."""
+        self.forecast_log: list[int] = []
+        """Number of the trial of every forecast so far, in order of arrival."""
         self._rankings: dict[int, Ranking] = {}
         self._ranked: list[int] = []
         self._indexes: dict[Hashable, Any] = {}
@@ -241,7 +241,7 @@ class Study:
     def set_forecast(self, number: int, forecast: Forecast | None) -> None:
         """The trial has a new forecast; None where it could not be made."""
         self.trials[number].forecast = forecast
-        self.new_forecasts.append(number)
+        self.forecast_log.append(number)
 
     def end_segment(self, number: int) -> None:
         """The trial's segment has ended: it holds nothing, whatever becomes of it."""

@@ -234,7 +234,7 @@ class Ledger:
                 # Only the holder of the row's lock touches the view.
                 view = self._views.pop(study_id, None) or LiveView(record.config.goal)
                 view.study.goal = record.config.goal
-                view.study.places = record.config.parallelism
+                view.study.slots = record.config.parallelism
                 # Read before the lock was there: another may have seen a later time meanwhile.
                 view.now = max(view.now, float(row.age))
                 session = StudySession(connection, record, view)

@@ -9,30 +9,32 @@ from typing import ClassVar
 from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
 from hpo_ops.core.policy_options import check_at_least
-from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, no_rung, rung_steps
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.rungs import crossed_rungs, next_rung, no_rung, rank_reason, rung_steps
+from hpo_ops.schedulers.slot_filling import fill_slots
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asha:
-    """Stops a trial at a rung unless it is among the best 1/eta of those that came that far.
+    """Stops a trial at a rung unless it is among the best 1/eta of the trials that reached it.
 
     Asynchronous successive halving, Li et al., "A System for Massively Parallel Hyperparameter
     Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), in the stopping form of the HyperSched
-    slides: a trial is judged once, when a report first reaches or passes a rung, against the
-    scores that others had there.
+    slides. A trial is compared once per rung, when one of its reports first reaches or passes the
+    rung, with the scores of all trials that have reached the rung by then. A stopped trial cannot
+    be resumed; its checkpoints may be deleted.
 
-    Departures: with fewer than two earlier results at a rung a trial goes on (the paper is
-    silent), and the best of all always does: the top is max(1, floor(n / eta)) of n.
+    Departures: a trial continues if fewer than two other trials have reached the rung, on which
+    the paper is silent. Of n trials at a rung the best max(1, floor(n / eta)) continue, so that
+    the best trial of all is never stopped.
 
     Example:
         >>> Asha(min_steps=1, max_steps=81, eta=3).rungs
         (1, 3, 9, 27, 81)
 
     Attributes:
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
     """
 
     pauses: ClassVar[bool] = False
@@ -50,20 +52,20 @@ class Asha:
 
     @cached_property
     def rungs(self) -> tuple[int, ...]:
-        """The steps at which trials are judged; at the last one they are whole."""
+        """Steps at which trials are compared; the last rung ends a full-length trial."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if study.goal.at_barrier:
-            return fill_places(
+            return fill_slots(
                 study, free, lambda step: next_rung(step, self.rungs, self.max_steps)
             )
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         step = trial.step
         if step >= self.max_steps:
-            return Decision(CONTINUE, f"step {self.max_steps} is the last")
+            return Decision(CONTINUE, f"step {self.max_steps} is the last step")
         decision = no_rung(step)
         for rung in crossed_rungs(trial, self.rungs):
             decision = self._judge(study, trial, rung)
@@ -75,10 +77,10 @@ class Asha:
         ranking = study.ranking_at(rung)
         score, count = trial.score_at(rung), len(ranking)
         if score is None or count < 3:
-            return Decision(CONTINUE, f"fewer than two earlier results at step {rung}")
+            return Decision(CONTINUE, f"fewer than two other trials have reached rung {rung}")
         rank = ranking.better_than(score) + 1
-        top = count // self.eta or 1
+        best = count // self.eta or 1
         return Decision(
-            CONTINUE if rank <= top else STOP,
-            f"rank {rank} of {count} at step {rung}, top {top} go on",
+            CONTINUE if rank <= best else STOP,
+            rank_reason(rank, count, rung=rung, best=best),
         )

@@ -1,4 +1,4 @@
-"""ASHA in its promoting form: trials pause at each rung until they are among the best there."""
+"""ASHA in its promoting form: trials pause at each rung until they are among its best."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hpo_ops.schedulers.rungs import (
     crossed_rungs,
     next_rung,
     no_rung,
+    rank_reason,
     rung_index,
     rung_steps,
 )
@@ -28,25 +29,26 @@ UntilStep = Callable[[Study, int], int]
 
 @dataclass(frozen=True, kw_only=True)
 class AshaPromoting:
-    """Pauses a trial at a rung unless it is among the best 1/eta there, and may resume it later.
+    """Pauses a trial at a rung until it is among the best 1/eta of the trials that reached it.
 
     Asynchronous successive halving, Li et al., "A System for Massively Parallel Hyperparameter
-    Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), algorithm 2: a free place goes to a
-    trial that can be promoted, looking from the top rung down, else to a new one at the bottom.
-    As in HyperSched's code, a trial that is among the best when it arrives goes on at once.
+    Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), algorithm 2: a free slot goes to a
+    paused trial that can be promoted, from the top rung down, else to a new trial. As in
+    HyperSched's code, a trial that is among the best when it reaches a rung continues at once.
+    A paused trial keeps its checkpoint and holds no resources.
 
-    Departures: when all trials have been started, nothing runs and none is whole, the best of
-    those that wait goes on, so that a study ends with a whole trial. Trials that were interrupted
-    between two rungs come first.
+    Departures: when all trials have been started, none runs and none has completed, the best
+    paused trial is resumed, so that every study ends with a full-length trial. Trials that were
+    interrupted between two rungs are resumed first.
 
     Example:
         >>> AshaPromoting(max_steps=27).rungs
         (1, 3, 9, 27)
 
     Attributes:
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
     """
 
     pauses: ClassVar[bool] = True
@@ -64,18 +66,18 @@ class AshaPromoting:
 
     @cached_property
     def rungs(self) -> tuple[int, ...]:
-        """The steps at which trials are judged; at the last one they are whole."""
+        """Steps at which trials are compared; the last rung ends a full-length trial."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         index = rung_index(study, self.rungs)
         members = resume_interrupted(study, index.interrupted.values(), free, self.until_step)
         for rung, trial in self._promotable(index):
             if len(members) == free:
                 break
-            reason = f"trial {trial.number} is promoted from step {rung}"
+            reason = f"trial {trial.number} is promoted from rung {rung}"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         group = add_new(study, members, free, self.until_step(study, 0))
         return group if group.members else self._last_resort(study, index, group)
@@ -83,31 +85,31 @@ class AshaPromoting:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         rungs, step = self.rungs, trial.step
         if step >= self.max_steps:
-            return Decision(CONTINUE, f"step {self.max_steps} is the last")
+            return Decision(CONTINUE, f"step {self.max_steps} is the last step")
         crossed = crossed_rungs(trial, rungs)
         if not crossed:
             return no_rung(step)
         rung, score = crossed[-1], trial.observations[-1].score
         ranking = rung_index(study, rungs).brackets[0].scores[rung]
         rank, count = ranking.better_than(score) + 1, len(ranking)
-        top = count // self.eta
-        reason = f"rank {rank} of {count} at step {rung}, top {top} go on"
-        return Decision(CONTINUE if rank <= top else PAUSE, reason)
+        best = count // self.eta
+        reason = rank_reason(rank, count, rung=rung, best=best)
+        return Decision(CONTINUE if rank <= best else PAUSE, reason)
 
     def until_step(self, study: Study, step: int) -> int:
-        """The last step of a segment that starts from a step."""
+        """The last step of a segment that starts after a step."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
     def _promotable(self, index: RungIndex[Ranking]) -> Iterator[tuple[int, Trial]]:
         bracket = index.brackets[0]
-        for rung, line in bracket.lines.items():
+        for rung, queue in bracket.queues.items():
             ranking = bracket.scores[rung]
             top = len(ranking) // self.eta
-            if not ranking.is_among_best(line.top, top):
-                continue  # as is usual
-            for score, trial in line:
+            if not ranking.is_among_best(queue.top, top):
+                continue  # the usual case
+            for score, trial in queue:
                 if not ranking.is_among_best(score, top):
                     break
                 yield rung, trial
@@ -117,20 +119,20 @@ class AshaPromoting:
     ) -> TrialGroup:
         if study.in_state(TrialState.RUNNING) or study.in_state(TrialState.COMPLETED):
             if study.in_state(TrialState.PAUSED):
-                return TrialGroup((), "no paused trial is among the best of its rung")
+                return TrialGroup((), "no paused trial is among the best at its rung")
             return group
-        for line in index.brackets[0].lines.values():
-            for _, trial in line:
-                reason = f"trial {trial.number} is the best that waits and none is whole"
+        for queue in index.brackets[0].queues.values():
+            for _, trial in queue:
+                reason = f"trial {trial.number} is the best paused trial, and none has completed"
                 member = resume(trial, self.until_step(study, trial.step), reason)
-                return TrialGroup((member,), "all have been started and none is whole")
+                return TrialGroup((member,), "all trials have been started and none has completed")
         return group
 
 
 def resume_interrupted(
     study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
-    """Places for trials that were interrupted between rungs, and for those that never ran."""
+    """Members for trials that were interrupted between rungs, and for trials that never ran."""
     waiting = study.in_state(WAITING)
     if not interrupted and not waiting:
         return []

@@ -1,4 +1,4 @@
-"""ASHA with speculation: trials run on until the scores of others show that they should not."""
+"""Speculative ASHA: trials keep running until later results put them below a rung's cutoff."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from hpo_ops.core import Decision, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, PAUSE
 from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.asha_promoting import resume_interrupted
-from hpo_ops.schedulers.rung_cutoffs import CutIndex
+from hpo_ops.schedulers.rung_cutoffs import CutoffIndex
 from hpo_ops.schedulers.rungs import next_rung, rung_steps
 from hpo_ops.schedulers.slot_filling import add_new, resume
 
-NOT_BELOW = Decision(CONTINUE, "not below the cut of any rung that it passed")
+NOT_BELOW = Decision(CONTINUE, "not below the cutoff of any rung that it has passed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AshaSpeculative:
-    """Pauses a trial that is below the (1 - 1/eta) quantile of a rung, now or in retrospect.
+    """Pauses a trial whose score at any rung it has passed is below that rung's cutoff by now.
 
-    The bracket of HyperSched's code (Liaw et al., SoCC 2019). When a trial arrives at a rung its
-    score is compared with the quantile of the scores that were there before, if there were two or
-    more; at every later report each rung that it passed is checked again, with the score that it
-    had there, against all scores there by now. A paused trial that passes every check again goes
-    on.
+    The bracket of HyperSched's code (Liaw et al., SoCC 2019). The cutoff of a rung is the
+    (1 - 1/eta) quantile of the scores that trials had there. When a trial reaches a rung its score
+    is compared with the cutoff of the earlier scores, if there are two or more. At each later
+    report the trial's score at every rung that it has passed is compared again, with the cutoff
+    of all scores that are there by now. A paused trial keeps its checkpoint; it is resumed once it
+    is at or above every cutoff again.
 
-    Departures: rungs are counted with integers.
+    Departures: rungs are computed with integers, so that no rung is lost to rounding.
 
     Example:
         >>> AshaSpeculative(max_steps=64).rungs
         (1, 4, 16, 64)
 
     Attributes:
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
     """
 
     pauses: ClassVar[bool] = True
@@ -55,49 +56,54 @@ class AshaSpeculative:
 
     @cached_property
     def rungs(self) -> tuple[int, ...]:
-        """The steps at which trials are judged; at the last one they are whole."""
+        """Steps at which trials are compared; the last rung ends a full-length trial."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
-        cuts = self._cuts(study)
-        members = resume_interrupted(study, cuts.interrupted(), free, self.until_step)
-        for trial in cuts.waiting():
+            return TrialGroup((), "no slot is free")
+        cutoffs = self._cutoffs(study)
+        members = resume_interrupted(study, cutoffs.interrupted(), free, self.until_step)
+        for trial in cutoffs.waiting():
             if len(members) == free:
                 break
-            reason = f"trial {trial.number} is above every cut again"
+            reason = f"trial {trial.number} is at or above the cutoff of every rung again"
             members.append(resume(trial, self.until_step(study, trial.step), reason))
         group = add_new(study, members, free, self.until_step(study, 0))
         if not group.members and study.in_state(TrialState.PAUSED):
-            return TrialGroup((), "no paused trial is above every cut")
+            return TrialGroup((), "every paused trial is below the cutoff of a rung")
         return group
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps:
-            return Decision(CONTINUE, f"step {self.max_steps} is the last")
-        missed = study.index(self._key, self._make_cuts).shortfall(trial)
+            return Decision(CONTINUE, f"step {self.max_steps} is the last step")
+        missed = study.index(self._key, self._make_cutoffs).shortfall(trial)
         if missed is None:
             return NOT_BELOW
-        rung, score, cut, among, _ = missed
-        return Decision(PAUSE, f"{score:g} at step {rung} is below the cut {cut:g} of {among}")
+        rung, score, cutoff, count, _ = missed
+        to_value = study.goal.direction.to_value
+        return Decision(
+            PAUSE,
+            f"value {to_value(score):g} at rung {rung} is worse than the cutoff "
+            f"{to_value(cutoff):g} of {count} trials",
+        )
 
     def until_step(self, study: Study, step: int) -> int:
-        """The last step of a segment that starts from a step."""
+        """The last step of a segment that starts after a step."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
     def interrupted(self, study: Study) -> Sequence[Trial]:
-        """Trials between two rungs that lost their place, rather than were paused there."""
-        return self._cuts(study).interrupted()
+        """Trials that were interrupted between two rungs, not paused at one."""
+        return self._cutoffs(study).interrupted()
 
-    def _cuts(self, study: Study) -> CutIndex:
-        return study.index(self._key, self._make_cuts)
+    def _cutoffs(self, study: Study) -> CutoffIndex:
+        return study.index(self._key, self._make_cutoffs)
 
     @cached_property
     def _key(self) -> str:
-        return f"cuts {self.min_steps} {self.max_steps} {self.eta}"
+        return f"cutoffs {self.min_steps} {self.max_steps} {self.eta}"
 
-    def _make_cuts(self) -> CutIndex:
-        return CutIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta)
+    def _make_cutoffs(self) -> CutoffIndex:
+        return CutoffIndex(self.rungs, max_steps=self.max_steps, quantile=1 - 1 / self.eta)

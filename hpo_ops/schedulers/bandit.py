@@ -1,4 +1,4 @@
-"""Bandit: TuPAQ's action elimination."""
+"""Bandit: the action elimination of TuPAQ."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from hpo_ops.core import Decision, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
 from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, next_boundary, no_boundary
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.slot_filling import fill_slots
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bandit:
-    """Stops a trial whose best, with some slack, does not come up to the best of all.
+    """Stops a trial whose best score, plus some slack, is not above the study's best score.
 
     The bandit allocation of TuPAQ (Sparks et al., "Automating Model Search for Large Scale Machine
     Learning", SoCC 2015), as HyperDrive states it (Rasley et al., Middleware 2017): at every
-    boundary b a trial goes on if best of the trial * (1 + epsilon) > best of all.
+    boundary b a trial continues if its best * (1 + epsilon) > the best of all trials. A stopped
+    trial cannot be resumed; its checkpoints may be deleted.
 
     Departures: the rule needs scores that are not negative. With ``low`` and ``high``, values of
-    the metric, scores are normalised to (score - least) / (greatest - least) first; without them
-    nothing is stopped while the best score is negative.
+    the metric, scores are first scaled from that range to 0 to 1. Without them no trial is stopped
+    while the study's best score is negative.
 
     Example:
         >>> Bandit(max_steps=120).epsilon
         0.5
 
     Attributes:
-        boundary: Steps between two judgements (b).
-        epsilon: Slack (ε).
-        low: One end of the metric's range.
-        high: The other end.
-        max_steps: Steps of a whole trial; None where the training code decides.
+        boundary: Steps between two decisions (b).
+        epsilon: Relative slack (ε).
+        low: Lower end of the metric's range; given together with ``high``.
+        high: Upper end of the metric's range.
+        max_steps: Steps of a full-length trial; None where the training code decides.
     """
 
     pauses: ClassVar[bool] = False
@@ -60,26 +61,28 @@ class Bandit:
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if study.goal.at_barrier:
-            return fill_places(
+            return fill_slots(
                 study, free, lambda step: next_boundary(step, self.boundary, self.max_steps)
             )
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if not is_at_boundary(trial, self.boundary):
             return no_boundary(trial.step)
         if study.best is None or study.best.best_score is None or trial.best_score is None:
-            return Decision(CONTINUE, "nothing to compare with")
+            return Decision(CONTINUE, "no trial to compare with")
         if trial is study.best:
-            return Decision(CONTINUE, "the best of all")
+            return Decision(CONTINUE, "the best trial so far")
         best = self._normalise(study, study.best.best_score)
         own = self._normalise(study, trial.best_score)
         if best < 0:
-            return Decision(CONTINUE, "scores are negative, and low and high not given")
+            return Decision(CONTINUE, "the best score is negative, and low and high are not given")
         reached = own * (1 + self.epsilon)
         if reached > best:
-            return Decision(CONTINUE, f"best {own:g} with slack is {reached:g}, above {best:g}")
-        return Decision(STOP, f"best {own:g} with slack is {reached:g}, not above {best:g}")
+            return Decision(
+                CONTINUE, f"best score {own:g} is {reached:g} with slack, above {best:g}"
+            )
+        return Decision(STOP, f"best score {own:g} is {reached:g} with slack, not above {best:g}")
 
     def _normalise(self, study: Study, score: float) -> float:
         if self.low is None or self.high is None:

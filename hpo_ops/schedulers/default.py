@@ -1,4 +1,4 @@
-"""Default: every trial runs to its end."""
+"""Default: every trial runs to its full length."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import ClassVar
 
 from hpo_ops.core import Action, Decision, Study, Trial, TrialGroup
 from hpo_ops.core.policy_options import check_at_least
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.slot_filling import fill_slots
 
-GOES_ON = Decision(Action.CONTINUE, "every trial runs to its end")
+RUNS_TO_ITS_END = Decision(Action.CONTINUE, "every trial runs to its end")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Default:
-    """Starts as many trials as there are free places, and stops none.
+    """Starts a trial on every free slot, and neither pauses nor stops any trial.
 
-    The Default policy of HyperDrive (Rasley et al., Middleware 2017), and what random search
-    does everywhere.
+    The Default policy of HyperDrive (Rasley et al., Middleware 2017): plain random search with
+    full-length trials.
 
     Example:
         >>> from hpo_ops.core import Goal, Study
@@ -25,7 +25,7 @@ class Default:
         3
 
     Attributes:
-        max_steps: Steps of a whole trial; None where the training code decides.
+        max_steps: Steps of a full-length trial; None where the training code decides.
     """
 
     pauses: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Default:
             check_at_least("max_steps", self.max_steps, 1)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        return GOES_ON
+        return RUNS_TO_ITS_END

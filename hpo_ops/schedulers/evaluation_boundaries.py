@@ -1,4 +1,4 @@
-"""Evaluation boundaries: every so many steps a policy looks at a trial."""
+"""Evaluation boundaries: the steps, at a fixed interval, at which a policy decides on a trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpo_ops.core import Action, Decision, Trial
 
 
 def is_at_boundary(trial: Trial, every: int) -> bool:
-    """Whether the last report was the first to reach or pass a multiple of so many steps."""
+    """Whether the last report was the first to reach or pass a multiple of ``every`` steps."""
     seen = trial.observations
     if not seen:
         return False
@@ -18,11 +18,14 @@ def is_at_boundary(trial: Trial, every: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def no_boundary(step: int) -> Decision:
-    """The answer to a report that reaches no boundary; most are like that, so it is made once."""
-    return Decision(Action.CONTINUE, f"no boundary at step {step}")
+    """The decision on a report that reaches no boundary.
+
+    Most reports get this decision, so it is cached.
+    """
+    return Decision(Action.CONTINUE, f"step {step} is no boundary")
 
 
 def next_boundary(step: int, every: int, max_steps: int | None) -> int:
-    """The first boundary above a step, or the last step of all."""
+    """The first boundary after a step, or the last step of a full-length trial."""
     boundary = (step // every + 1) * every
     return boundary if max_steps is None else min(boundary, max_steps)

@@ -1,4 +1,4 @@
-"""Successive halving with a barrier: a rung is judged when all of it have arrived."""
+"""Synchronous successive halving: trials are compared when all have reached a rung."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from hpo_ops.schedulers.slot_filling import by_priority, resume_reason
 
 
 class BarrierIndex:
-    """Who is paused at which step, best first, and who runs from where, kept up."""
+    """Index of the trials that are paused at each step, and of the starts of running ones."""
 
     def __init__(self) -> None:
         self.at_step: dict[int, list[tuple[float, int]]] = {}
-        """Negated score and number of each trial that is paused at a step."""
-        self.on_the_way: Counter[int] = Counter()
-        """How many trials run a segment that started at a step."""
-        self._places: dict[int, tuple[int, tuple[float, int]]] = {}
+        """Negated score and number of each trial that is paused at a step, best first."""
+        self.running_from: Counter[int] = Counter()
+        """Number of running segments, by the step at which they started."""
+        self._entries: dict[int, tuple[int, tuple[float, int]]] = {}
         self._starts: dict[int, int] = {}
 
     def reported(self, trial: Trial, before: int) -> None:
-        if trial.number in self._places:
+        if trial.number in self._entries:
             self._forget(trial)
             self._add(trial)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         number, state = trial.number, trial.state
-        if number in self._places:
+        if number in self._entries:
             self._forget(trial)
         elif number in self._starts:
             self._leave(self._starts.pop(number))
@@ -43,20 +43,20 @@ class BarrierIndex:
             self._add(trial)
         elif state is RUNNING:
             self._starts[number] = start = trial.step_at_start
-            self.on_the_way[start] += 1
+            self.running_from[start] += 1
 
     def _leave(self, start: int) -> None:
-        self.on_the_way[start] -= 1
-        if not self.on_the_way[start]:
-            del self.on_the_way[start]
+        self.running_from[start] -= 1
+        if not self.running_from[start]:
+            del self.running_from[start]
 
     def _add(self, trial: Trial) -> None:
         entry = (-(trial.score or 0.0), trial.number)
         insort(self.at_step.setdefault(trial.step, []), entry)
-        self._places[trial.number] = (trial.step, entry)
+        self._entries[trial.number] = (trial.step, entry)
 
     def _forget(self, trial: Trial) -> None:
-        step, entry = self._places.pop(trial.number)
+        step, entry = self._entries.pop(trial.number)
         here = self.at_step[step]
         del here[bisect_left(here, entry)]
         if not here:
@@ -69,20 +69,22 @@ class Halving:
 
     Synchronous successive halving, Jamieson and Talwalkar, "Non-stochastic Best Arm
     Identification and Hyperparameter Optimization", AISTATS 2016
-    (https://arxiv.org/abs/1502.07943). Each rung is one trial group, which Fluid shares resources
-    among.
+    (https://arxiv.org/abs/1502.07943). Trials pause at each rung until the last one has arrived;
+    then the best continue and the others are pruned. A pruned trial cannot be resumed; its
+    checkpoints may be deleted. The trials of a rung are one trial group, among which Fluid shares
+    resources.
 
-    Departures: the bracket is the whole study, and its size need not be a power of eta:
-    max(1, floor(n / eta)) of the n that reach a rung go on.
+    Departures: the bracket is the entire study, and its size need not be a power of eta: of n
+    trials that reach a rung the best max(1, floor(n / eta)) continue.
 
     Example:
         >>> Halving(max_steps=27).rungs
         (1, 3, 9, 27)
 
     Attributes:
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
     """
 
     pauses: ClassVar[bool] = True
@@ -100,12 +102,12 @@ class Halving:
 
     @cached_property
     def rungs(self) -> tuple[int, ...]:
-        """The steps at which trials are judged; at the last one they are whole."""
+        """Steps at which trials are compared; the last rung ends a full-length trial."""
         return rung_steps(self.min_steps, self.max_steps, self.eta)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         at_step = study.index("barriers", BarrierIndex).at_step
         ready = [
             study.trials[number]
@@ -123,34 +125,38 @@ class Halving:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or trial.step not in self.rungs:
             return no_rung(trial.step)
-        return Decision(PAUSE, f"waits for the others at step {trial.step}")
+        return Decision(PAUSE, f"waits at rung {trial.step} until all trials have reached it")
 
     def _start(self, study: Study, ready: Sequence[Trial], free: int) -> TrialGroup:
         members = [self._member(trial, resume_reason(trial)) for trial in ready[:free]]
         for i in range(min(free - len(members), study.unstarted)):
             number = len(study.trials) + i
-            members.append(Member(f"trial {number} is new, first rung", None, self.rungs[0]))
-        return TrialGroup(tuple(members), f"{len(members)} of rung {self.rungs[0]}")
+            members.append(
+                Member(f"trial {number} is new, and a slot is free", None, self.rungs[0])
+            )
+        return TrialGroup(
+            tuple(members), f"{len(members)} trials start towards rung {self.rungs[0]}"
+        )
 
     def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
-        """Places for the best of those that wait at a step, the lowest at which anyone does."""
+        """A group of the best trials at the lowest step at which any trial is paused."""
         running = len(study.in_state(TrialState.RUNNING))
         index = study.index("barriers", BarrierIndex)
         lowest = self._reached(step)
-        if any(self._reached(start) < lowest for start in index.on_the_way):
-            return TrialGroup((), f"{running} trials are still on their way to a rung")
+        if any(self._reached(start) < lowest for start in index.running_from):
+            return TrialGroup((), f"{running} trials are still running towards a rung")
         best = index.at_step[step]
         count = len(best)
         unfinished = len(study.in_state(TrialState.PAUSED)) + running
-        if count == unfinished:  # else the barrier was passed, and these wait for a place only
+        if count == unfinished:  # else they were promoted already, and wait for slots
             count = max(1, len(study.ranking_at(step)) // self.eta)
         members = [
-            self._member(study.trials[number], f"trial {number} is among the best at step {step}")
+            self._member(study.trials[number], f"trial {number} is among the best at rung {step}")
             for _, number in best[: min(free, count)]
         ]
         return TrialGroup(
             tuple(members),
-            f"the best {min(count, len(best))} at step {step} go on",
+            f"the best {min(count, len(best))} at rung {step} continue",
             tuple(number for _, number in best[count:]),
         )
 
@@ -160,5 +166,5 @@ class Halving:
         return Member(reason, trial.number, until, group)
 
     def _reached(self, step: int) -> int:
-        """How many rungs are at a step or below."""
+        """The number of rungs at or below a step."""
         return bisect_right(self.rungs, step)

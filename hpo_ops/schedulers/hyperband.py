@@ -1,4 +1,4 @@
-"""Hyperband: successive halving in brackets that start with few and with many steps."""
+"""Hyperband: brackets of successive halving with different first rungs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from typing import ClassVar
 from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup
 from hpo_ops.core.decisions import CONTINUE, STOP
 from hpo_ops.core.policy_options import check_at_least
-from hpo_ops.schedulers.rungs import RungIndex, crossed_rungs, next_rung, no_rung, rung_steps
+from hpo_ops.schedulers.rungs import (
+    RungIndex,
+    crossed_rungs,
+    next_rung,
+    no_rung,
+    rank_reason,
+    rung_steps,
+)
 from hpo_ops.schedulers.slot_filling import add_new, resume, waiting_trials
 
 
 @cache
 def bracket_sizes(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
-    """Trials of each bracket, the one with the most halvings first: ceil((S+1) eta^s / (s+1)).
+    """Number of trials of each bracket, the one with the most rungs first.
+
+    With S + 1 brackets, bracket s has ceil((S + 1) * eta**s / (s + 1)) trials.
 
     >>> bracket_sizes(1, 81, 3)
     (81, 34, 15, 8, 5)
@@ -28,23 +37,24 @@ def bracket_sizes(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperband:
-    """Runs brackets of successive halving, from many trials with few first steps to few with all.
+    """Runs brackets of successive halving: many trials with an early first rung to few without.
 
     Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR
     2018 (https://arxiv.org/abs/1603.06560).
 
-    Departures: inside a bracket trials are judged as they arrive (as ASHA does, and Optuna's
-    Hyperband), so that nobody waits; a trial's bracket follows from its number, in the sizes and
-    order of the paper, over and over.
+    Departures: inside a bracket trials are compared as they reach a rung, as in ASHA and in
+    Optuna's Hyperband, so that no trial waits for others. A trial's bracket follows from its
+    number: the brackets of the paper, in its sizes and order, again and again. A stopped trial
+    cannot be resumed; its checkpoints may be deleted.
 
     Example:
         >>> Hyperband(max_steps=27).brackets
         ((1, 3, 9, 27), (3, 9, 27), (9, 27), (27,))
 
     Attributes:
-        min_steps: Steps before the first judgement in the first bracket.
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung of the first bracket.
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
     """
 
     pauses: ClassVar[bool] = False
@@ -69,17 +79,17 @@ class Hyperband:
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
-        """The first trial after each bracket, before all begins anew."""
+        """The number of the first trial after each bracket, in the first cycle."""
         return tuple(accumulate(bracket_sizes(self.min_steps, self.max_steps, self.eta)))
 
     def bracket_of(self, number: int) -> int:
-        """The bracket that a trial is in."""
+        """The index of a trial's bracket."""
         ends = self._ends
         return bisect_right(ends, number % ends[-1])
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         members = [
             resume(trial, self._until_step(study, trial.number, trial.step))
             for trial in waiting_trials(study, free)
@@ -101,7 +111,7 @@ class Hyperband:
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         step = trial.step
         if step >= self.max_steps:
-            return Decision(CONTINUE, f"step {self.max_steps} is the last")
+            return Decision(CONTINUE, f"step {self.max_steps} is the last step")
         bracket = self.bracket_of(trial.number)
         decision = no_rung(step)
         for rung in crossed_rungs(trial, self.brackets[bracket]):
@@ -116,15 +126,13 @@ class Hyperband:
         )
         ranking = index.brackets[bracket].scores[rung]
         count = len(ranking)
-        place = f"at step {rung} of bracket {bracket}"
+        where = f"{rung} of bracket {bracket}"
         if count < 3:
-            return Decision(CONTINUE, f"fewer than two earlier results {place}")
+            return Decision(CONTINUE, f"fewer than two other trials have reached rung {where}")
         rank = ranking.better_than(trial.observations[-1].score) + 1
-        top = count // self.eta or 1
-        reason = f"rank {rank} of {count} {place}"
-        if rank > top:
-            return Decision(STOP, f"{reason}, top {top} go on")
-        return Decision(CONTINUE, reason)
+        best = count // self.eta or 1
+        reason = rank_reason(rank, count, rung=where, best=best)
+        return Decision(CONTINUE if rank <= best else STOP, reason)
 
     def _until_step(self, study: Study, number: int, step: int) -> int:
         if study.goal.at_barrier:

@@ -19,7 +19,7 @@ from hpo_ops.schedulers.rungs import rung_index
 
 
 class Variant(StrEnum):
-    """Which form of ASHA is underneath."""
+    """The forms of ASHA that HyperSched can build on."""
 
     STOPPING = "stopping"
     PROMOTING = "promoting"
@@ -28,33 +28,34 @@ class Variant(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class HyperSched:
-    """ASHA that starts no trial which cannot matter before the deadline.
+    """ASHA that starts no trial that cannot catch up with the leaders before the deadline.
 
     Liaw et al., "HyperSched: Dynamic Resource Reallocation for Model Development on a Deadline",
     SoCC 2019 (https://doi.org/10.1145/3357223.3362719). A trial starts or is promoted only while
-    T_left > min(furthest trial's time * eta, time of a step on one unit * R); once refused, the
-    allocator ``uniform`` gives the resources to those that run. At the deadline everything stops.
+    T_left > min(furthest trial's time * eta, time of a step on one unit * R). Once trials are
+    refused, the allocator ``uniform`` gives the free units to the running ones. At the deadline
+    every trial is stopped.
 
-    Departures: the furthest trial is the furthest of those that run. As published it is that of
-    all, and what waits is dropped once a trial is refused; then a study is over when those that
-    ran are whole, often with half of its time left, since they had all resources. Here what waits
-    goes on waiting, and is looked at again when the furthest is whole (``readmit: false`` does as
-    published). The time of the furthest trial is its training time, without start-ups (as in the
-    authors' code); at equality a trial is refused (as on the slides). Trials that were interrupted
-    go on whatever the time, and the best of all never pauses. While more than eta times the age of
-    the study is left there is time, whatever a trial brought along from the score cache. Without a
-    deadline this is plain ASHA.
+    Departures: the furthest trial is the furthest of the running trials. As published it is the
+    furthest of all, and paused trials are dropped once a trial is refused; then a study ends when
+    its running trials complete, often with half of its time left, since they had all units. Here
+    paused trials stay paused, and are considered again when the furthest trial has completed
+    (``readmit: false`` does as published). The time of the furthest trial is its training time
+    without start-ups, as in the authors' code. At equality a trial is refused, as on the slides.
+    Interrupted trials are resumed whatever the time, and the best trial is never paused. While
+    more than eta times the age of the study is left, trials are admitted whatever training time
+    they brought along from the score cache. Without a deadline this is plain ASHA.
 
     Example:
         >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
         4
 
     Attributes:
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        eta: One of so many goes on from each rung (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        eta: Reduction factor: about one trial in eta continues from each rung (η).
         variant: Stopping, promoting or speculative ASHA.
-        readmit: Whether trials are admitted again once the furthest are whole.
+        readmit: Whether trials are admitted again once the furthest have completed.
     """
 
     pauses: ClassVar[bool] = True
@@ -75,7 +76,7 @@ class HyperSched:
 
     @cached_property
     def asha(self) -> Asha | AshaPromoting | AshaSpeculative:
-        """The scheduler underneath."""
+        """The form of ASHA that HyperSched builds on."""
         kinds: dict[Variant, type[Asha] | type[AshaPromoting] | type[AshaSpeculative]] = {
             Variant.STOPPING: Asha,
             Variant.PROMOTING: AshaPromoting,
@@ -87,12 +88,12 @@ class HyperSched:
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         deadline = study.goal.deadline_seconds
         if deadline is None:
             return self.asha.next(study, free, now)
         left = deadline - now
-        # No trial has trained for longer than the study: mostly that is enough to know.
+        # No trial has trained for longer than the study has run, which usually decides it.
         if left > self.eta * now or (left > 0 and self._admission.has_time(study, left)):
             return self.asha.next(study, free, now)
         interrupted = self._interrupted(study)
@@ -125,7 +126,7 @@ class HyperSched:
         )
 
     def _interrupted(self, study: Study) -> Collection[Trial]:
-        """Trials between two rungs that lost their place, rather than were paused there."""
+        """Trials that were interrupted between two rungs, not paused at one."""
         asha = self.asha
         if isinstance(asha, AshaSpeculative):
             return asha.interrupted(study)
@@ -137,5 +138,5 @@ class HyperSched:
             return Decision(STOP, "the deadline has passed")
         decision = self.asha.on_report(study, trial, now)
         if decision.action is PAUSE and study.best is trial and deadline is not None:
-            return Decision(CONTINUE, f"the best of all goes on ({decision.reason})")
+            return Decision(CONTINUE, f"the best trial is not paused ({decision.reason})")
         return decision

@@ -1,4 +1,4 @@
-"""HyperSched's admission rule: no trial starts that cannot beat the leader in time."""
+"""HyperSched's admission rule: a trial starts only with enough time to catch up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpo_ops.core.trial_state import RUNNING, Observation
 def admission_bound(
     *, furthest_seconds: float, eta: int, step_seconds: float, max_steps: int
 ) -> float:
-    """Study time that a new trial needs to matter: min(furthest.time * eta, step time * R).
+    """Seconds that a new trial needs to catch up: min(furthest time * eta, step time * R).
 
     >>> admission_bound(furthest_seconds=300, eta=4, step_seconds=20, max_steps=100)
     1200
@@ -22,18 +22,18 @@ def admission_bound(
 
 
 def should_start(seconds_left: float, bound: float) -> bool:
-    """Whether there is time for a new trial; at equality there is not, as on the slides."""
+    """Whether there is time for a new trial; at equality there is none, as on the slides."""
     return seconds_left > bound
 
 
 class PaceIndex:
-    """How long the furthest trial has trained, and how long a step takes, kept up."""
+    """Index of the longest training time of a trial, and of the median time of a step."""
 
     def __init__(self) -> None:
         self.furthest_seconds = 0.0
         self._seconds = RunningQuantile(0.5)
         self._new: list[tuple[Observation, int]] = []
-        """Reports that came since the median was last asked for, and the steps before them."""
+        """Reports since the median was last computed, each with the trial's previous step."""
 
     @property
     def step_seconds(self) -> float | None:
@@ -51,18 +51,18 @@ class PaceIndex:
             self.furthest_seconds = trial.seconds
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Nothing: time counts whatever became of a trial."""
+        """Does nothing: training time counts whatever a trial's state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """When a study has time for a new trial.
+    """Decides whether a study has time for a new trial.
 
     Attributes:
-        eta: One of so many goes on from each rung (η).
-        min_steps: Steps before the first judgement (r).
-        max_steps: Steps of a whole trial (R).
-        readmit: Whether the furthest trial is the furthest of those that run, rather than of all.
+        eta: Reduction factor of ASHA (η).
+        min_steps: Steps to the first rung (r).
+        max_steps: Steps of a full-length trial (R).
+        readmit: Whether the furthest trial is the furthest of the running trials, not of all.
     """
 
     eta: int
@@ -71,12 +71,12 @@ class Admission:
     readmit: bool
 
     def has_time(self, study: Study, seconds_left: float) -> bool:
-        """Whether there is time; mostly the time of the furthest of all shows that."""
+        """Whether there is time for a new trial."""
         furthest = study.index("pace", PaceIndex).furthest_seconds
         return seconds_left > furthest * self.eta or should_start(seconds_left, self.bound(study))
 
     def bound(self, study: Study) -> float:
-        """The bound of a study as it is now; below every time before the first report."""
+        """Seconds that a new trial needs by now; minus infinity before the first report."""
         pace = study.index("pace", PaceIndex)
         seconds, furthest, steps = pace.step_seconds, pace.furthest_seconds, self.max_steps
         if seconds is None:
@@ -86,7 +86,7 @@ class Admission:
             if running:
                 furthest = max(trial.seconds for trial in running)
             else:
-                steps = self.min_steps  # nobody is kept from anything
+                steps = self.min_steps  # no running trial is deprived of units
         return admission_bound(
             furthest_seconds=furthest, eta=self.eta, step_seconds=seconds, max_steps=steps
         )

@@ -1,4 +1,4 @@
-"""Median: stops a trial whose best is below the median of whole trials."""
+"""Median: stops a trial whose best score is below the median of completed trials."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from hpo_ops.schedulers.percentile import Percentile
 
 @dataclass(frozen=True, kw_only=True)
 class Median:
-    """Stops a trial whose best score so far is below the median of whole trials' at that step.
+    """Stops a trial whose best score is below the median score of completed trials at that step.
 
     The median stopping rule of Golovin et al., "Google Vizier", KDD 2017
-    (https://doi.org/10.1145/3097983.3098043), as Optuna's median pruner defines it.
+    (https://doi.org/10.1145/3097983.3098043), as Optuna's median pruner defines it. A stopped
+    trial cannot be resumed; its checkpoints may be deleted.
 
-    Departures: Vizier compares with the running averages of others, Optuna and we with their
-    scores at the step.
+    Departures: Vizier compares with the running averages of other trials; Optuna and this class
+    compare with their scores at the step.
 
     Example:
         >>> Median(n_startup_trials=3, max_steps=20).interval_steps
         1
 
     Attributes:
-        n_startup_trials: Whole trials before any is stopped.
-        n_warmup_steps: Steps of a trial before it is judged.
-        interval_steps: Steps between two judgements.
-        n_min_trials: Whole trials that must have reported at the step.
-        max_steps: Steps of a whole trial; None where the training code decides.
+        n_startup_trials: Completed trials before any trial is stopped.
+        n_warmup_steps: Steps that every trial may train before it is compared.
+        interval_steps: Steps between two comparisons.
+        n_min_trials: Completed trials that must have reported at the step.
+        max_steps: Steps of a full-length trial; None where the training code decides.
     """
 
     pauses: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Patient: stops a trial that has not improved for a while."""
+"""Patient: stops a trial that has not improved for a number of reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpo_ops.core import Action, Decision, Scheduler, Study, Trial, TrialGroup
 from hpo_ops.core.policy_options import check_at_least, create_policy
 from hpo_ops.schedulers.median import Median
 from hpo_ops.schedulers.percentile import Percentile
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.slot_filling import fill_slots
 from hpo_ops.schedulers.threshold import Threshold
 
 WRAPPED: Mapping[str, type[Scheduler]] = {
@@ -23,23 +23,24 @@ WRAPPED: Mapping[str, type[Scheduler]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Patient:
-    """Stops a trial whose best score has not been reached again for some reports.
+    """Stops a trial whose last reports are all worse than its best score before them.
 
-    Optuna's patient pruner (https://optuna.readthedocs.io). With ``wrapped`` the other rule
-    decides, but only once patience is lost.
+    Optuna's patient pruner (https://optuna.readthedocs.io). With ``wrapped`` another rule decides
+    whether such a trial is stopped. A stopped trial cannot be resumed; its checkpoints may be
+    deleted.
 
-    Departures: none; ``max_steps`` is added.
+    Departures: none. ``max_steps`` is added, since a scheduler says how far a trial may train.
 
     Example:
         >>> Patient(patience=3, wrapped={"name": "median"}).min_delta
         0.0
 
     Attributes:
-        patience: Reports without improvement that are borne.
-        min_delta: A smaller difference is no improvement.
-        wrapped: Name (median, percentile or threshold) and options of the rule that has the last
-            word; None stops at once.
-        max_steps: Steps of a whole trial; None where the training code decides.
+        patience: Number of reports without improvement that a trial may make.
+        min_delta: Tolerance: scores that are less than this below the best count as improved.
+        wrapped: Name (median, percentile or threshold) and options of the rule that decides once
+            patience is lost; None stops the trial at once.
+        max_steps: Steps of a full-length trial; None where the training code decides.
     """
 
     pauses: ClassVar[bool] = False
@@ -60,7 +61,7 @@ class Patient:
         self._rule()
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         seen = trial.observations
@@ -72,11 +73,12 @@ class Patient:
         if rule is not None:
             return rule.on_report(study, trial, now)
         return Decision(
-            Action.STOP, f"best of the last {self.patience + 1} reports is worse than before"
+            Action.STOP,
+            f"the last {self.patience + 1} reports are worse than the best before them",
         )
 
     def _has_lost_patience(self, trial: Trial) -> bool:
-        """Whether the last reports are worse than the best before them."""
+        """Whether the last reports are all worse than the best score before them."""
         last = trial.observations[-self.patience - 1 :]
         if trial.best_score is None or trial.best_step is None or trial.best_step >= last[0].step:
             return False

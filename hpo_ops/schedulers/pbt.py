@@ -1,4 +1,4 @@
-"""Population-based training: poor trials are replaced by changed copies of good ones."""
+"""Population-based training: poor trials are replaced by perturbed copies of good ones."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from hpo_ops.core import (
 from hpo_ops.core.policy_options import check_at_least, check_between
 from hpo_ops.protocol import ParamValue
 from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, no_boundary
+from hpo_ops.schedulers.rungs import ordinal
 from hpo_ops.schedulers.slot_filling import group_reason, resume, waiting_trials
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pbt:
-    """Stops the worst of a population at a boundary and starts a changed copy of one of the best.
+    """Replaces the worst trials of a population by perturbed copies of the best.
 
     Jaderberg et al., "Population Based Training of Neural Networks", 2017
     (https://arxiv.org/abs/1711.09846), truncation selection: a trial in the bottom share at a
-    boundary ends (exploit); the place goes to a new trial that starts from the checkpoint of one
-    in the top share, with each number of its hyperparameters multiplied by one of two factors
-    (explore).
+    boundary is stopped (exploit); its slot goes to a new trial that starts from the checkpoint of
+    a trial in the top share, with each numeric hyperparameter multiplied by one of two factors
+    (explore). A stopped trial cannot be resumed.
 
-    Departures: a copy is a new trial, so that what ran with which hyperparameters stays visible;
-    ``trials`` of the study counts copies too. Only numbers are changed, and whoever starts the
-    trial keeps them within the space.
+    Departures: a copy is a new trial, so that it stays visible which steps were trained with which
+    hyperparameters; copies count towards the study's ``trials``. Categorical parameters are not
+    perturbed. The gateway clips perturbed values to the search space.
 
     Example:
         >>> Pbt(population=8, max_steps=100).interval
         5
 
     Attributes:
-        population: Trials that live at once.
-        max_steps: Steps of a whole trial, its ancestors' included.
-        interval: Steps between two judgements.
-        share: Share of the population that is poor, and that is good.
-        factors: What numbers are multiplied by.
-        seed: Seed of parents and factors.
+        population: Number of unfinished trials at a time.
+        max_steps: Steps of a full-length trial, including those of the trials it was copied from.
+        interval: Steps between two boundaries.
+        share: Share of the population that is replaced, and share that is copied.
+        factors: Factors by which numeric hyperparameters are multiplied.
+        seed: Seed of the choice of parents and factors.
     """
 
     pauses: ClassVar[bool] = False
@@ -71,7 +72,7 @@ class Pbt:
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         members = [resume(trial, self.max_steps) for trial in waiting_trials(study, free)]
         live = self._live(study)
         room = min(free - len(members), study.unstarted, self.population - len(live))
@@ -88,13 +89,13 @@ class Pbt:
         live = sorted((t for t in self._live(study) if t.score is not None), key=_by_score)
         poor = int(len(live) * self.share)
         rank = live.index(trial) + 1 if trial in live else 0
-        text = f"rank {rank} of {len(live)} at step {trial.step}"
+        text = f"ranked {ordinal(rank)} of {len(live)} trials at step {trial.step}"
         if rank > len(live) - poor and study.unstarted:
-            return Decision(Action.STOP, f"{text}: a copy of a better one takes its place")
+            return Decision(Action.STOP, f"{text}; a perturbed copy of a better trial replaces it")
         return Decision(Action.CONTINUE, text)
 
     def _is_due(self, trial: Trial) -> bool:
-        """Whether a trial is at a boundary; a copy's first steps are those of its parent."""
+        """Whether a trial is at a boundary; a copy counts its parent's steps as its own."""
         if trial.number >= self.population and len(trial.observations) == 1:
             return trial.step % self.interval == 0
         return is_at_boundary(trial, self.interval)
@@ -105,7 +106,7 @@ class Pbt:
 
     def _first(self, number: int) -> Member:
         return Member(
-            until_step=self.max_steps, reason=f"trial {number} is of the first population"
+            until_step=self.max_steps, reason=f"trial {number} belongs to the first population"
         )
 
     def _copy(self, live: list[Trial], number: int) -> Member:
@@ -114,15 +115,15 @@ class Pbt:
             return self._first(number)
         random = Random(derive_seed(self.seed, "pbt", number))  # noqa: S311 (no secret)
         parent = good[random.randrange(max(1, int(len(good) * self.share)))]
-        params = {name: self._change(value, random) for name, value in parent.params.items()}
+        params = {name: self._perturb(value, random) for name, value in parent.params.items()}
         return Member(
             until_step=self.max_steps,
-            reason=f"trial {number} is a changed copy of trial {parent.number}",
+            reason=f"trial {number} is a perturbed copy of trial {parent.number}",
             parent=parent.number,
             params=params,
         )
 
-    def _change(self, value: ParamValue, random: Random) -> ParamValue:
+    def _perturb(self, value: ParamValue, random: Random) -> ParamValue:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return value
         changed = value * random.choice(self.factors)

@@ -1,4 +1,4 @@
-"""Percentile: stops a trial whose best is worse than a percentile of whole trials."""
+"""Percentile: stops a trial whose best score is below a percentile of completed trials."""
 
 from __future__ import annotations
 
@@ -7,64 +7,65 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from hpo_ops.core import Decision, Ranking, Study, Trial, TrialGroup, TrialState
+from hpo_ops.core import Decision, Direction, Ranking, Study, Trial, TrialGroup, TrialState
 from hpo_ops.core.decisions import CONTINUE, STOP
 from hpo_ops.core.policy_options import check_at_least, check_between
-from hpo_ops.schedulers.slot_filling import fill_places
+from hpo_ops.schedulers.slot_filling import fill_slots
 
 
-class Bar(NamedTuple):
-    """What a trial has to come up to at a step.
+class Cutoff(NamedTuple):
+    """The score that a trial must have reached at a step.
 
     Attributes:
-        among: Whole trials that reported at the step.
-        cut: The least score that is good enough; None without such trials.
-        text: The cut and where it comes from.
+        trials: Number of completed trials that reported at the step.
+        score: The lowest score with which a trial continues; None without such trials.
+        text: The cutoff as a value of the metric, and where it comes from.
     """
 
-    among: int
-    cut: float | None
+    trials: int
+    score: float | None
     text: str
 
 
 class CompletedIndex:
-    """Scores of completed trials at each step, kept up with the study."""
+    """Index of the scores of completed trials at each step."""
 
     def __init__(self) -> None:
         self.trials = 0
         self._rankings: dict[int, Ranking] = defaultdict(Ranking)
-        self._bars: dict[tuple[int, float], Bar] = {}
-        """Bars that were asked for since a trial was completed."""
+        self._cutoffs: dict[tuple[int, float], Cutoff] = {}
+        """Cutoffs that were computed since a trial last completed."""
 
-    def bar(self, step: int, percentile: float) -> Bar:
+    def cutoff(self, step: int, percentile: float, direction: Direction) -> Cutoff:
         """The percentile of the scores that completed trials reported at exactly this step."""
-        bar = self._bars.get((step, percentile))
-        if bar is None:
-            bar = self._bars[step, percentile] = self._make_bar(step, percentile)
-        return bar
+        cutoff = self._cutoffs.get((step, percentile))
+        if cutoff is None:
+            cutoff = self._make_cutoff(step, percentile, direction)
+            self._cutoffs[step, percentile] = cutoff
+        return cutoff
 
-    def _make_bar(self, step: int, percentile: float) -> Bar:
+    def _make_cutoff(self, step: int, percentile: float, direction: Direction) -> Cutoff:
         ranking = self._rankings[step]
-        among = len(ranking)
-        if not among:
-            return Bar(0, None, "no bar")
-        cut = ranking.quantile(1 - percentile / 100)
-        place = f"the best {percentile:g} % of {among} whole trials at step {step}"
-        return Bar(among, cut, f"{cut:g}, {place}")
+        count = len(ranking)
+        if not count:
+            return Cutoff(0, None, "no cutoff")
+        score = ranking.quantile(1 - percentile / 100)
+        origin = f"the best {percentile:g} % of {count} completed trials at step {step}"
+        return Cutoff(count, score, f"the cutoff {direction.to_value(score):g} of {origin}")
 
     def reported(self, trial: Trial, before: int) -> None:
-        """Nothing: a trial counts once it is whole."""
+        """Does nothing: a trial counts once it has completed."""
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         if trial.state is TrialState.COMPLETED and before is not TrialState.COMPLETED:
             self.trials += 1
-            self._bars.clear()
+            self._cutoffs.clear()
             for seen in trial.observations:
                 self._rankings[seen.step].add(seen.score)
 
 
 def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:
-    """Whether the last report is the first since a step at which trials are judged."""
+    """Whether the last report is the first at or after a step at which trials are compared."""
     seen = trial.observations
     step = seen[-1].step
     judged = (step - warmup) // interval * interval + warmup
@@ -74,24 +75,25 @@ def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Percentile:
-    """Stops a trial whose best score so far is below a percentile of whole trials' at that step.
+    """Stops a trial whose best score is below a percentile of completed trials' at that step.
 
     Optuna's percentile pruner (https://optuna.readthedocs.io), after the median rule of Golovin
-    et al., "Google Vizier", KDD 2017.
+    et al., "Google Vizier", KDD 2017. A stopped trial cannot be resumed; its checkpoints may be
+    deleted.
 
-    Departures: none; ``max_steps`` is added, since we tell a trial how far it may train.
+    Departures: none. ``max_steps`` is added, since a scheduler says how far a trial may train.
 
     Example:
         >>> Percentile(percentile=25.0, max_steps=20).n_startup_trials
         5
 
     Attributes:
-        percentile: The best so many percent of whole trials' scores are good enough.
-        n_startup_trials: Whole trials before any is stopped.
-        n_warmup_steps: Steps of a trial before it is judged.
-        interval_steps: Steps between two judgements.
-        n_min_trials: Whole trials that must have reported at the step.
-        max_steps: Steps of a whole trial; None where the training code decides.
+        percentile: Percentage of completed trials' scores, from the best down, that are enough.
+        n_startup_trials: Completed trials before any trial is stopped.
+        n_warmup_steps: Steps that every trial may train before it is compared.
+        interval_steps: Steps between two comparisons.
+        n_min_trials: Completed trials that must have reported at the step.
+        max_steps: Steps of a full-length trial; None where the training code decides.
     """
 
     pauses: ClassVar[bool] = False
@@ -116,22 +118,25 @@ class Percentile:
             check_at_least("max_steps", self.max_steps, 1)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        return fill_places(study, free, lambda _: self.max_steps)
+        return fill_slots(study, free, lambda _: self.max_steps)
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         completed = study.index("completed", CompletedIndex)
         if completed.trials < max(self.n_startup_trials, 1):
             count = max(self.n_startup_trials, 1)
-            return Decision(CONTINUE, f"fewer than {count} whole trials")
+            return Decision(CONTINUE, f"fewer than {count} trials have completed")
         if not is_first_in_interval(trial, self.n_warmup_steps, self.interval_steps):
-            return Decision(CONTINUE, f"no judgement at step {trial.step}")
-        among, cut, text = completed.bar(trial.step, self.percentile)
-        if cut is None or among < self.n_min_trials:
+            return Decision(CONTINUE, f"trials are not compared at step {trial.step}")
+        direction = study.goal.direction
+        count, cutoff, text = completed.cutoff(trial.step, self.percentile, direction)
+        if cutoff is None or count < self.n_min_trials:
             return Decision(
                 CONTINUE,
-                f"fewer than {self.n_min_trials} whole trials at step {trial.step}",
+                f"fewer than {self.n_min_trials} completed trials have reported at step "
+                f"{trial.step}",
             )
         best = -math.inf if trial.best_score is None else trial.best_score
-        if best < cut:
-            return Decision(STOP, f"best {best:g} is below {text}")
-        return Decision(CONTINUE, f"best {best:g} is not below {text}")
+        value = direction.to_value(best)
+        if best < cutoff:
+            return Decision(STOP, f"best value {value:g} is worse than {text}")
+        return Decision(CONTINUE, f"best value {value:g} is not worse than {text}")

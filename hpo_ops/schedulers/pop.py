@@ -1,4 +1,4 @@
-"""POP: promising trials first, opportunistic ones in turn, poor ones stopped."""
+"""POP: promising trials run first, opportunistic trials take turns, poor trials are stopped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hpo_ops.core.policy_options import check_at_least, check_between
 from hpo_ops.schedulers.evaluation_boundaries import is_at_boundary, next_boundary, no_boundary
 from hpo_ops.schedulers.pop_slots import Division, divide_slots
 from hpo_ops.schedulers.slot_filling import by_priority, group_reason, resume, resume_reason
-from hpo_ops.schedulers.target_chances import ChanceIndex, chance_to_reach
+from hpo_ops.schedulers.target_probabilities import ProbabilityIndex, probability_to_reach
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queues:
-    """Trials that can go on, each kind in its order."""
+    """Paused and waiting trials of each kind, in the order in which they get slots."""
 
     promising: deque[Trial]
     waiting: deque[Trial]
@@ -28,30 +28,34 @@ class Queues:
 
 @dataclass(frozen=True, kw_only=True)
 class Pop:
-    """Classifies trials by their predicted chance to reach the target, and divides the places.
+    """Divides the slots between trials by their predicted probability to reach the target.
 
     Rasley et al., "HyperDrive: Exploring Hyperparameters with POP Scheduling", Middleware 2017
-    (https://doi.org/10.1145/3135974.3135994). At every boundary b: a trial at or below the
-    kill threshold is stopped; then one whose chance p to reach the target in the time that is
-    left is below 0.05; of the others those with p at or above a threshold that follows from all
-    chances and places are promising and go on, the rest pause and take turns.
+    (https://doi.org/10.1145/3135974.3135994). At every boundary b a trial is stopped if its score
+    is at or below the kill threshold, or if its probability p to reach the target in the remaining
+    time is below 0.05. Of the other trials those with p at or above a threshold, which follows
+    from all probabilities and slots, are promising and continue. The rest are opportunistic: they
+    pause and take turns. A paused trial keeps its checkpoint; a stopped trial cannot be resumed,
+    and its checkpoints may be deleted.
 
-    Departures: places = floor(effective). The promising are ranked by p, not by the expected
-    remaining time, which shrinks when success is unlikely. An opportunistic trial goes on where
-    none other waits. Without a target in the study the target is a little above the best so far,
-    and rises with it. Without a forecast nothing is decided.
+    Departures: the number of slots for promising trials is floor(effective). Promising trials are
+    ranked by p, not by the expected remaining time, which shrinks when success is unlikely. An
+    opportunistic trial continues if no other trial is waiting. If the study has no target, the
+    target is a little above the best score so far, and rises with it. A trial without a forecast
+    continues.
 
     Example:
         >>> Pop(max_steps=120, kill_threshold=0.15).forecast_every
         10
 
     Attributes:
-        max_steps: Steps of a whole trial.
-        boundary: Steps between two judgements (b).
-        kill_threshold: Value of the metric at which a trial is not learning; None for no rule.
-        min_probability: Chance below which a trial is stopped.
-        slots_per_trial: Places that one promising trial uses (k).
-        target_increment: How far above the best so far the target is, where the study has none.
+        max_steps: Steps of a full-length trial.
+        boundary: Steps between two decisions (b).
+        kill_threshold: Value of the metric at or below which a trial does not learn; None to
+            stop no trial for that.
+        min_probability: Probability of reaching the target below which a trial is stopped.
+        slots_per_trial: Slots that one promising trial uses (k).
+        target_increment: Distance of the target from the best score, if the study has no target.
     """
 
     pauses: ClassVar[bool] = True
@@ -74,23 +78,23 @@ class Pop:
 
     @property
     def forecast_every(self) -> int:
-        """Steps between two forecasts."""
+        """Steps between two forecasts: one at each boundary."""
         return self.boundary
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
         if free <= 0:
-            return TrialGroup((), "no place is free")
+            return TrialGroup((), "no slot is free")
         running = study.in_state(TrialState.RUNNING)
-        chances = self._chances(study, now)
-        division = self._divide(chances, study.places or len(running) + free)
-        queues = self._queues(study, chances, division, free)
-        promising = sum(division.is_promising(chances.of(number)) for number in running)
+        probabilities = self._probabilities(study, now)
+        division = self._divide(probabilities, study.slots or len(running) + free)
+        queues = self._queues(study, probabilities, division, free)
+        promising = sum(division.is_promising(probabilities.of(number)) for number in running)
         members: list[Member] = []
         unstarted = study.unstarted
         while len(members) < free:
             if queues.promising and promising < division.slots:
                 trial = queues.promising.popleft()
-                members.append(self._promising(study, trial, chances.of(trial.number)))
+                members.append(self._promising(study, trial, probabilities.of(trial.number)))
                 promising += 1
             elif queues.waiting:
                 members.append(self._member(study, queues.waiting.popleft()))
@@ -101,12 +105,12 @@ class Pop:
                 members.append(self._member(study, queues.opportunistic.popleft()))
             elif queues.promising:
                 trial = queues.promising.popleft()
-                members.append(self._promising(study, trial, chances.of(trial.number)))
+                members.append(self._promising(study, trial, probabilities.of(trial.number)))
             else:
                 break
         new = study.unstarted - unstarted
         reason = group_reason(study, len(members) - new, new, free)
-        return TrialGroup(tuple(members), f"{reason}; {division.slots} places for promising ones")
+        return TrialGroup(tuple(members), f"{reason}; {division.slots} slots for promising trials")
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
         if trial.step >= self.max_steps or not is_at_boundary(trial, self.boundary):
@@ -118,27 +122,34 @@ class Pop:
                 f"not learning: at or below the kill threshold {self.kill_threshold:g}",
             )
         if trial.forecast is None:
-            return Decision(Action.CONTINUE, "no forecast, so no decision")
-        chance = self._chance(study, trial, now)
-        if chance < self.min_probability:
+            return Decision(Action.CONTINUE, "no forecast of its learning curve, so it continues")
+        probability = self._probability(study, trial, now)
+        if probability < self.min_probability:
             return Decision(
                 Action.STOP,
-                f"chance {chance:.3f} to reach the target, below {self.min_probability:g}",
+                f"probability {probability:.3f} to reach the target is below "
+                f"{self.min_probability:g}",
             )
-        return self._classify(study, trial, chance, now)
+        return self._classify(study, trial, probability, now)
 
-    def _classify(self, study: Study, trial: Trial, chance: float, now: float) -> Decision:
-        chances = self._chances(study, now)
-        division = self._divide(chances, study.places or len(study.in_state(TrialState.RUNNING)))
-        text = f"chance {chance:.3f}, promising from {division.threshold:.3f}"
-        if division.is_promising(chance):
-            return Decision(Action.CONTINUE, f"promising: {text}")
+    def _classify(self, study: Study, trial: Trial, probability: float, now: float) -> Decision:
+        probabilities = self._probabilities(study, now)
+        division = self._divide(
+            probabilities, study.slots or len(study.in_state(TrialState.RUNNING))
+        )
+        text = f"probability {probability:.3f} to reach the target"
+        if division.is_promising(probability):
+            least = f"at least {division.threshold:.3f}"
+            return Decision(Action.CONTINUE, f"promising: {text} is {least}")
+        text = f"{text} is below {division.threshold:.3f}"
         waits = study.unstarted or any(
             study.in_state(state) for state in (TrialState.PAUSED, TrialState.WAITING)
         )
         if not waits:
-            return Decision(Action.CONTINUE, f"opportunistic, but no other trial waits: {text}")
-        return Decision(Action.PAUSE, f"opportunistic, others take their turn: {text}")
+            return Decision(
+                Action.CONTINUE, f"opportunistic, but no other trial is waiting: {text}"
+            )
+        return Decision(Action.PAUSE, f"opportunistic, and other trials take their turn: {text}")
 
     def _is_killed(self, study: Study, score: float) -> bool:
         if self.kill_threshold is None:
@@ -152,10 +163,11 @@ class Pop:
             return -math.inf
         return study.best.best_score + self.target_increment
 
-    def _chance(self, study: Study, trial: Trial, now: float) -> float:
-        """The chance of a trial; in between two boundaries it is that of the last one.
+    def _probability(self, study: Study, trial: Trial, now: float) -> float:
+        """The probability that a trial reaches the target.
 
-        Where there is no time for all of its steps, only those count that there is time for.
+        Between two boundaries it is the probability at the last one. If the deadline leaves no
+        time for all steps, only the steps before the deadline count.
         """
         if trial.forecast is None:
             return 0.0
@@ -163,49 +175,51 @@ class Pop:
         in_time = self._last_in_time(study, trial, now)
         if in_time < last:
             after, last = trial.step, in_time
-        return chance_to_reach(trial.forecast, self._target(study), after, last)
+        return probability_to_reach(trial.forecast, self._target(study), after, last)
 
     def _last_in_time(self, study: Study, trial: Trial, now: float) -> int:
-        """The last step that the trial has time for, at most that of a whole trial."""
+        """The last step that the trial can reach before the deadline, at most ``max_steps``."""
         left = study.goal.seconds_left(now)
         if not math.isfinite(left) or not trial.seconds:
             return self.max_steps
         steps = math.floor(left * len(trial.observations) / trial.seconds)
         return min(trial.step + max(steps, 0), self.max_steps)
 
-    def _chances(self, study: Study, now: float) -> ChanceIndex:
-        """The chance of every active trial that has a forecast."""
+    def _probabilities(self, study: Study, now: float) -> ProbabilityIndex:
+        """The probabilities of all active trials that have a forecast, up to date."""
 
-        def chance_of(trial: Trial) -> float:
-            return self._chance(study, trial, now)
+        def probability_of(trial: Trial) -> float:
+            return self._probability(study, trial, now)
 
         def is_short(trial: Trial) -> bool:
             return self._last_in_time(study, trial, now) < self.max_steps
 
-        index = study.index(("chances", self), lambda: ChanceIndex(self.boundary))
+        index = study.index(("probabilities", self), lambda: ProbabilityIndex(self.boundary))
         has_deadline = study.goal.deadline_seconds is not None
         return index.catch_up(
-            study, self._target(study), chance_of, is_short if has_deadline else None
+            study, self._target(study), probability_of, is_short if has_deadline else None
         )
 
-    def _divide(self, chances: ChanceIndex, places: int) -> Division:
-        ranked = (chance for chance, _ in chances.from_best())
-        return divide_slots(ranked, places, self.slots_per_trial)
+    def _divide(self, probabilities: ProbabilityIndex, slots: int) -> Division:
+        ranked = (probability for probability, _ in probabilities.from_best())
+        return divide_slots(ranked, slots, self.slots_per_trial)
 
-    def _queues(self, study: Study, chances: ChanceIndex, division: Division, free: int) -> Queues:
-        """As many of each kind as there are places, in their order."""
+    def _queues(
+        self, study: Study, probabilities: ProbabilityIndex, division: Division, free: int
+    ) -> Queues:
+        """The first paused and waiting trials of each kind, as many as there are free slots."""
         paused = study.in_state(TrialState.PAUSED)
         waiting = study.in_state(TrialState.WAITING).values()
         promising: deque[Trial] = deque()
-        for chance, number in chances.from_best():
-            if not division.is_promising(chance):
+        for probability, number in probabilities.from_best():
+            if not division.is_promising(probability):
                 break
             if number in paused:
                 promising.append(paused[number])
         others = (
             trial
             for number, trial in paused.items()
-            if not division.is_promising(chances.of(number))
+            if not division.is_promising(probabilities.of(number))
         )
         return Queues(
             promising=promising,
@@ -216,13 +230,12 @@ class Pop:
     def _member(self, study: Study, trial: Trial, reason: str | None = None) -> Member:
         return resume(trial, self._until_step(study, trial.step), reason or resume_reason(trial))
 
-    def _promising(self, study: Study, trial: Trial, chance: float) -> Member:
-        return self._member(
-            study, trial, f"trial {trial.number} is promising: chance {chance:.3f}"
-        )
+    def _promising(self, study: Study, trial: Trial, probability: float) -> Member:
+        text = f"probability {probability:.3f} to reach the target"
+        return self._member(study, trial, f"trial {trial.number} is promising: {text}")
 
     def _new(self, study: Study) -> Member:
-        return Member(until_step=self._until_step(study, 0), reason="new, and a place is free")
+        return Member(until_step=self._until_step(study, 0), reason="new, and a slot is free")
 
     def _until_step(self, study: Study, step: int) -> int:
         if study.goal.at_barrier:

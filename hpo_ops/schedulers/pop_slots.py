@@ -1,4 +1,4 @@
-"""POP's division of places between promising and opportunistic trials."""
+"""POP's rule for dividing slots between promising and opportunistic trials."""
 
 from __future__ import annotations
 
@@ -9,44 +9,45 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the places are divided.
+    """A division of the slots between promising and opportunistic trials.
 
     Attributes:
-        threshold: Chance from which a trial is promising; above 1 where none is.
-        effective: Places that promising trials both want and deserve.
-        slots: Whole places for promising trials.
+        threshold: Lowest probability of a promising trial; above 1 where no trial is promising.
+        effective: Slots that promising trials both want and deserve, as a real number.
+        slots: Slots for promising trials: the integer part of ``effective``.
     """
 
     threshold: float
     effective: float
     slots: int
 
-    def is_promising(self, chance: float) -> bool:
-        """Whether a trial with this chance belongs to the promising pool."""
-        return self.slots > 0 and chance >= self.threshold
+    def is_promising(self, probability: float) -> bool:
+        """Whether a trial with this probability to reach the target is promising."""
+        return self.slots > 0 and probability >= self.threshold
 
 
-def divide_slots(chances: Iterable[float], places: int, slots_per_trial: int = 1) -> Division:
-    """Divides places: N(p) * k are wanted, S * p deserved, and the least of both is effective.
+def divide_slots(probabilities: Iterable[float], slots: int, slots_per_trial: int = 1) -> Division:
+    """Finds the threshold p that maximises min(N(p) * k, S * p), the effective slots.
 
-    The threshold is the chance at which most is effective, the greater one of two. It is enough
-    to look at the chances that occur, since N is constant between them, and to go down until as
-    much is wanted as deserved, since from there on only less is deserved.
+    N(p) is the number of trials with probability p or more: N(p) * k slots are wanted, S * p are
+    deserved. Of two thresholds that are as good the higher one counts. Only the probabilities that
+    occur are tried, since N is constant between them, and only down to the first at which as many
+    slots are wanted as deserved, since below it fewer are deserved.
 
     >>> divide_slots([0.9, 0.8, 0.8, 0.5, 0.3, 0.1], 4)
     Division(threshold=0.8, effective=3, slots=3)
 
     Args:
-        chances: The chance of each active trial to reach the target (p), greatest first.
-        places: All places (S).
-        slots_per_trial: Places that one promising trial uses (k).
+        probabilities: Each active trial's probability to reach the target (p), highest first.
+        slots: Number of all slots (S).
+        slots_per_trial: Slots that one promising trial uses (k).
     """
     best = Division(math.inf, 0.0, 0)
-    for count, chance in enumerate(chances, start=1):
-        wanted, deserved = count * slots_per_trial, places * chance
+    for count, probability in enumerate(probabilities, start=1):
+        wanted, deserved = count * slots_per_trial, slots * probability
         effective = min(wanted, deserved)
         if effective > best.effective:
-            best = Division(chance, effective, math.floor(effective))
+            best = Division(probability, effective, math.floor(effective))
         if wanted >= deserved:
             break
     return best

@@ -1,4 +1,4 @@
-"""Cuts: the quantile of the scores at a rung that a trial must not be below."""
+"""Cutoffs of rungs: the quantile of a rung's scores that a trial must not be below."""
 
 from __future__ import annotations
 
@@ -15,91 +15,95 @@ from hpo_ops.schedulers.rungs import RungIndex
 
 
 class Shortfall(NamedTuple):
-    """That a trial is below the cut of a rung.
+    """The lowest rung at which a trial is below the cutoff.
 
     Attributes:
-        rung: The lowest such rung.
-        score: What the trial had there.
-        cut: What it should have had.
-        among: Scores at the rung.
-        is_arriving: Whether the trial has just come there: its own score is not in the cut.
+        rung: The rung.
+        score: The trial's score at the rung.
+        cutoff: The cutoff of the rung.
+        trials: Number of trials that have reached the rung.
+        is_arriving: Whether the trial has just reached the rung; then the cutoff is that of the
+            scores without its own.
     """
 
     rung: int
     score: float
-    cut: float
-    among: int
+    cutoff: float
+    trials: int
     is_arriving: bool
 
 
-class CutIndex:
-    """The cut of each rung, and which paused trials are above every cut, kept up.
+class CutoffIndex:
+    """Index of the cutoff of each rung, and of the paused trials that pass every cutoff.
 
-    A paused trial that is below a cut is not looked at again before that cut has changed, so that
-    a question costs what has changed and not what waits.
+    A paused trial that is below a cutoff is not checked again before that cutoff has changed, so
+    that a query costs time for what has changed, not for every paused trial.
     """
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
         self.rungs = RungIndex((rungs,), lambda _: 0, lambda: RunningQuantile(quantile))
-        self._climbs = self.rungs.climbs
+        self._progress = self.rungs.progress_of
         self._scores = self.rungs.brackets[0].scores
-        self._lines = tuple(self.rungs.brackets[0].lines.items())
+        self._queues = tuple(self.rungs.brackets[0].queues.items())
         self._judged = tuple(rung for rung in rungs if rung < max_steps)
-        self._cuts = dict.fromkeys(rungs, -math.inf)
-        """The cut of each rung; below every score while it has less than two."""
-        self._values = self._cuts.values()
+        self._cutoffs = dict.fromkeys(rungs, -math.inf)
+        """The cutoff of each rung; minus infinity while the rung has fewer than two scores."""
+        self._values = self._cutoffs.values()
         self._newest = dict.fromkeys(rungs, (-1, -math.inf))
-        """Who came to each rung last, and the cut before, which is the one without its score."""
+        """The trial that reached each rung last, and the cutoff of the scores before it."""
         self._sure = dict.fromkeys(rungs, -math.inf)
-        """Who is below this is below the cut of the rung, with and without its own score."""
+        """A trial below this score is below the rung's cutoff, with or without its own score."""
         self._changed: set[int] = set()
-        """Rungs whose cut is another one since the trials in `_below` were last looked at."""
+        """Rungs whose cutoff has changed since the trials in `_below` were last checked."""
         self._missed: dict[int, Shortfall] = {}
-        """The cut that a paused trial was below when it was last looked at, by number."""
+        """The shortfall of each paused trial that was below a cutoff at the last check."""
         self._above: dict[int, Trial] = {}
-        """Interrupted trials by number that were above every cut, or were not looked at yet."""
+        """Interrupted trials that are at or above every cutoff or not checked yet, by number."""
         self._below: dict[int, list[tuple[float, int]]] = {rung: [] for rung in rungs}
-        """Score and number of the other interrupted trials, by the rung whose cut they missed."""
+        """Score and number of the other interrupted trials, by the rung of their shortfall."""
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
-        """The first cut that the trial is below; None where it is above every cut."""
+        """The lowest rung at which the trial is below the cutoff; None if there is none."""
         number = trial.number
-        climb = self._climbs[number]
-        scores, arriving = climb.scores, climb.arriving
+        progress = self._progress[number]
+        scores, arriving = progress.scores, progress.arriving
         if trial.decided_step is not None:
             arriving = self.rungs.crossed(trial)
         if not arriving and not any(map(lt, scores, self._values)):
-            return None  # as is usual
+            return None  # the usual case
         for rung, score in zip(self._judged, scores, strict=False):
-            cut, is_arriving = self._cuts[rung], rung in arriving
+            cutoff, is_arriving = self._cutoffs[rung], rung in arriving
             if is_arriving:
-                newest, cut = self._newest[rung]
+                newest, cutoff = self._newest[rung]
                 if newest != number:
-                    cut = self._cut_without(rung, score)
-            if score < cut:
-                return Shortfall(rung, score, cut, self._scores[rung].count, is_arriving)
+                    cutoff = self._cutoff_without(rung, score)
+            if score < cutoff:
+                return Shortfall(rung, score, cutoff, self._scores[rung].count, is_arriving)
         return None
 
     def waiting(self) -> Iterable[Trial]:
-        """Of each rung, the top one first, the paused trials, best first, until one is below."""
-        for rung, line in self._lines:
-            if line.top >= self._sure[rung]:
-                return self._first_of_lines()
-        return ()  # as is usual
+        """Paused trials at or above every cutoff, from the top rung down, the best first.
 
-    def _first_of_lines(self) -> Iterator[Trial]:
-        for rung, line in self._lines:
-            if line.top < self._sure[rung]:
+        Of each rung, only the trials before the first that is below a cutoff.
+        """
+        for rung, queue in self._queues:
+            if queue.top >= self._sure[rung]:
+                return self._first_of_queues()
+        return ()  # the usual case
+
+    def _first_of_queues(self) -> Iterator[Trial]:
+        for rung, queue in self._queues:
+            if queue.top < self._sure[rung]:
                 continue
-            for _, trial in line:
+            for _, trial in queue:
                 if self._is_below(trial):
                     break
                 yield trial
 
     def _is_below(self, trial: Trial) -> bool:
-        """Whether a trial that waits is below a cut; a cut changes when somebody comes there."""
+        """Whether a paused trial is below a cutoff; cutoffs change only when a score is added."""
         missed = self._missed.get(trial.number)
-        if missed is not None and missed.among == self._scores[missed.rung].count:
+        if missed is not None and missed.trials == self._scores[missed.rung].count:
             return True
         missed = self.shortfall(trial)
         if missed is None:
@@ -108,12 +112,12 @@ class CutIndex:
         return True
 
     def interrupted(self) -> Sequence[Trial]:
-        """Trials that are paused between two rungs and are above every cut."""
+        """Trials that were interrupted between two rungs and are at or above every cutoff."""
         if not self._above and not self._changed:
-            return ()  # as is usual
+            return ()  # the usual case
         for rung in self._changed:
-            below, cut = self._below[rung], self._cuts[rung]
-            while below and below[-1][0] >= cut:
+            below, cutoff = self._below[rung], self._cutoffs[rung]
+            while below and below[-1][0] >= cutoff:
                 number = below.pop()[1]
                 del self._missed[number]
                 self._above[number] = self.rungs.interrupted[number]
@@ -131,15 +135,15 @@ class CutIndex:
 
     def reported(self, trial: Trial, before: int) -> None:
         number = trial.number
-        climb = self._climbs[number]
-        if trial.step < climb.ahead:
-            climb.arriving = ()
+        progress = self._progress[number]
+        if trial.step < progress.ahead:
+            progress.arriving = ()
         else:
-            for rung in self.rungs.arrive(trial, climb):
-                self._newest[rung] = (number, self._cuts[rung])
+            for rung in self.rungs.arrive(trial, progress):
+                self._newest[rung] = (number, self._cutoffs[rung])
                 scores = self._scores[rung]
                 if scores.count > 1:
-                    self._cuts[rung] = scores.value
+                    self._cutoffs[rung] = scores.value
                     if self._below[rung]:
                         self._changed.add(rung)
                 if scores.count > 2 and rung in self._judged:
@@ -159,7 +163,7 @@ class CutIndex:
         if is_paused and trial.number in self.rungs.interrupted:
             self._above[trial.number] = trial
 
-    def _cut_without(self, rung: int, score: float) -> float:
+    def _cutoff_without(self, rung: int, score: float) -> float:
         scores = self._scores[rung]
         return scores.without(score) if scores.count > 2 else -math.inf
 

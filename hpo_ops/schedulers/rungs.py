@@ -1,4 +1,4 @@
-"""Rungs: the steps at which successive halving looks at trials."""
+"""Rungs: the steps at which successive halving compares trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpo_ops.core.trial_state import PAUSED
 def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
     """The steps r, r*eta, r*eta**2, ... up to R.
 
-    Counted with integers: a floating-point logarithm loses a rung for some (r, R, eta).
+    Computed with integers: a floating-point logarithm loses a rung for some (r, R, eta).
 
     >>> rung_steps(1, 81, 3)
     (1, 3, 9, 27, 81)
@@ -34,8 +34,8 @@ def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
     """The rungs that the trial's last report was the first to reach or pass, lowest first.
 
-    For a paused trial it is the report on which it was decided: it may have trained a little
-    further before it heard of that.
+    For a paused trial the report on which the pause was decided counts, not the last one: the
+    training may have made more reports before the decision reached it.
     """
     seen, step = trial.observations, trial.step
     if trial.decided_step is not None:
@@ -44,35 +44,62 @@ def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
     if not seen:
         return ()
     before = seen[-2].step if len(seen) > 1 else 0
-    if step == before + 1:  # as is usual
+    if step == before + 1:  # the usual case
         return (step,) if step in rungs else ()
     return rungs[bisect_right(rungs, before) : bisect_right(rungs, step)]
 
 
 def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
-    """The first rung above a step, or the last step of all."""
+    """The first rung after a step, or the last step of a full-length trial."""
     return next((rung for rung in rungs if rung > step), max_steps)
 
 
 @lru_cache(maxsize=1024)
 def no_rung(step: int) -> Decision:
-    """The answer to a report that reaches no rung; most are like that, so it is made once."""
-    return Decision(CONTINUE, f"no rung at step {step}")
+    """The decision on a report that reaches no rung.
+
+    Most reports get this decision, so it is cached.
+    """
+    return Decision(CONTINUE, f"step {step} is no rung")
 
 
-class Line:
-    """Trials that are paused at a rung: the best first, of equals that with the least number.
+@lru_cache(maxsize=1024)
+def ordinal(number: int) -> str:
+    """A number as an English ordinal.
 
-    A heap: who leaves from behind the first stays in it, forgotten, until it would be the first.
+    >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
+    """
+    suffix = "th" if number % 100 in (11, 12, 13) else _SUFFIXES.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
+
+
+def rank_reason(rank: int, count: int, *, rung: int | str, best: int) -> str:
+    """Why a trial continues or ends at a rung: its rank there, and how many continue.
+
+    >>> rank_reason(4, 9, rung=3, best=3)
+    'ranked 4th of 9 trials at rung 3; the best 3 continue'
+    """
+    return f"ranked {ordinal(rank)} of {count} trials at rung {rung}; the best {best} continue"
+
+
+class PausedQueue:
+    """Priority queue of the trials that are paused at a rung, the best score first.
+
+    Of equal scores the trial with the lowest number comes first. A heap with lazy deletion: a
+    removed trial's entry stays in the heap until it comes to the top.
     """
 
     __slots__ = ("_entries", "_heap", "top")
 
     def __init__(self) -> None:
         self.top = -math.inf
-        """The score of the first; below every score where nobody waits."""
+        """The best score in the queue; minus infinity if the queue is empty."""
         self._heap: list[tuple[float, int]] = []
-        """Scores, negated, and numbers."""
+        """Negated scores and trial numbers, removed trials included."""
         self._entries: dict[int, tuple[tuple[float, int], Trial]] = {}
 
     def add(self, score: float, trial: Trial) -> None:
@@ -83,26 +110,26 @@ class Line:
             self.top = score
 
     def remove(self, number: int) -> None:
-        """Takes a trial out that waits here."""
+        """Removes a trial of the queue."""
         del self._entries[number]
         heap = self._heap
-        while heap and not self._waits(heap[0]):
+        while heap and not self._is_waiting(heap[0]):
             heappop(heap)
         self.top = -heap[0][0] if heap else -math.inf
 
     def __iter__(self) -> Iterator[tuple[float, Trial]]:
-        """Scores and trials in order; nobody may come or go meanwhile."""
+        """Scores and trials, the best first; the queue must not change during the iteration."""
         heap = self._heap
         ahead = [(heap[0], 0)] if heap else []
         while ahead:
-            entry, place = heappop(ahead)
-            if self._waits(entry):
+            entry, position = heappop(ahead)
+            if self._is_waiting(entry):
                 yield -entry[0], self._entries[entry[1]][1]
-            for child in (2 * place + 1, 2 * place + 2):
+            for child in (2 * position + 1, 2 * position + 2):
                 if child < len(heap):
                     heappush(ahead, (heap[child], child))
 
-    def _waits(self, entry: tuple[float, int]) -> bool:
+    def _is_waiting(self, entry: tuple[float, int]) -> bool:
         known = self._entries.get(entry[1])
         return known is not None and known[0] is entry
 
@@ -117,48 +144,48 @@ AnyScores = TypeVar("AnyScores", bound=Scores)
 
 
 class Bracket(Generic[AnyScores]):
-    """Rungs, the scores at each, and who is paused there."""
+    """The rungs of a bracket, with the scores and the paused trials at each."""
 
     def __init__(self, rungs: tuple[int, ...], make_scores: Callable[[], AnyScores]) -> None:
         self.rungs = rungs
         self.scores = {rung: make_scores() for rung in rungs}
-        """The scores that trials first had at or after each rung."""
-        self.lines = {rung: Line() for rung in reversed(rungs)}
-        """The trials that wait at each rung, the top one first."""
+        """For each rung the scores that trials first reported at or after it."""
+        self.queues = {rung: PausedQueue() for rung in reversed(rungs)}
+        """The trials that are paused at each rung, the top rung first."""
 
 
-class Climb(Generic[AnyScores]):
-    """How far up the rungs of its bracket a trial is."""
+class RungProgress(Generic[AnyScores]):
+    """Which rungs of its bracket a trial has passed."""
 
     __slots__ = ("ahead", "arriving", "bracket", "scores")
 
     def __init__(self, bracket: Bracket[AnyScores]) -> None:
         self.bracket = bracket
         self.ahead: float = bracket.rungs[0]
-        """The first rung that it has not reached; endless after the last."""
+        """The first rung that the trial has not reached; infinity after the last."""
         self.scores: list[float] = []
-        """The scores that it first had at or after the rungs that it passed, in order."""
+        """The score that the trial first reported at or after each rung it has passed."""
         self.arriving: tuple[int, ...] = ()
-        """The rungs that its last report was the first to reach or pass."""
+        """The rungs that the trial's last report was the first to reach or pass."""
 
 
-class Climbs(dict[int, Climb[AnyScores]]):
-    """How far each trial is, by number; one that nobody has heard of is below its first rung."""
+class ProgressByTrial(dict[int, RungProgress[AnyScores]]):
+    """Progress by trial number; a trial without reports is below its first rung."""
 
     def __init__(self, bracket_of: Callable[[int], Bracket[AnyScores]]) -> None:
         super().__init__()
         self._bracket_of = bracket_of
 
-    def __missing__(self, number: int) -> Climb[AnyScores]:
-        climb = self[number] = Climb(self._bracket_of(number))
-        return climb
+    def __missing__(self, number: int) -> RungProgress[AnyScores]:
+        progress = self[number] = RungProgress(self._bracket_of(number))
+        return progress
 
 
 class RungIndex(Generic[AnyScores]):
-    """Scores at each rung of each bracket, and who is paused where, kept up with the study.
+    """Index of the scores and the paused trials at each rung of each bracket.
 
-    A trial whose last report reached a rung waits there; one that was interrupted between two
-    rungs waits for a place only.
+    A paused trial whose last report reached a rung is in that rung's queue. A trial that was
+    interrupted between two rungs is in ``interrupted`` and only needs a free slot.
     """
 
     def __init__(
@@ -169,32 +196,34 @@ class RungIndex(Generic[AnyScores]):
     ) -> None:
         made = [Bracket(rungs, make_scores) for rungs in brackets]
         self.brackets: Sequence[Bracket[AnyScores]] = made
-        self.climbs: dict[int, Climb[AnyScores]] = Climbs(lambda number: made[bracket_of(number)])
+        self.progress_of: dict[int, RungProgress[AnyScores]] = ProgressByTrial(
+            lambda number: made[bracket_of(number)]
+        )
         self.interrupted: dict[int, Trial] = {}
         """Trials that are paused between two rungs, by number."""
-        self._waits: dict[int, Line] = {}
+        self._queue_of: dict[int, PausedQueue] = {}
 
     def crossed(self, trial: Trial) -> tuple[int, ...]:
-        """The rungs that the trial reached last: see ``crossed_rungs``."""
+        """The rungs that the trial reached with its last report; see ``crossed_rungs``."""
         if trial.decided_step is None:
-            return self.climbs[trial.number].arriving
-        return crossed_rungs(trial, self.climbs[trial.number].bracket.rungs)
+            return self.progress_of[trial.number].arriving
+        return crossed_rungs(trial, self.progress_of[trial.number].bracket.rungs)
 
     def reported(self, trial: Trial, before: int) -> None:
-        climb = self.climbs[trial.number]
-        if trial.step < climb.ahead:
-            climb.arriving = ()
+        progress = self.progress_of[trial.number]
+        if trial.step < progress.ahead:
+            progress.arriving = ()
         else:
-            self.arrive(trial, climb)
+            self.arrive(trial, progress)
 
-    def arrive(self, trial: Trial, climb: Climb[AnyScores]) -> tuple[int, ...]:
-        """Takes in a report that reaches or passes rungs: those that it is the first to."""
-        step, score, scores = trial.step, trial.observations[-1].score, climb.scores
-        bracket = climb.bracket
+    def arrive(self, trial: Trial, progress: RungProgress[AnyScores]) -> tuple[int, ...]:
+        """Adds a report that reaches or passes rungs, and returns the rungs it reaches first."""
+        step, score, scores = trial.step, trial.observations[-1].score, progress.scores
+        bracket = progress.bracket
         rungs = bracket.rungs
         reached = bisect_right(rungs, step)
-        climb.arriving = arriving = rungs[len(scores) : reached]
-        climb.ahead = rungs[reached] if reached < len(rungs) else math.inf
+        progress.arriving = arriving = rungs[len(scores) : reached]
+        progress.ahead = rungs[reached] if reached < len(rungs) else math.inf
         for rung in arriving:
             bracket.scores[rung].add(score)
             scores.append(score)
@@ -204,23 +233,23 @@ class RungIndex(Generic[AnyScores]):
         number = trial.number
         if before is PAUSED:
             self.interrupted.pop(number, None)
-            if (line := self._waits.pop(number, None)) is not None:
-                line.remove(number)
+            if (queue := self._queue_of.pop(number, None)) is not None:
+                queue.remove(number)
         if trial.state is PAUSED:
-            climb = self.climbs[number]
-            bracket, crossed = climb.bracket, climb.arriving
+            progress = self.progress_of[number]
+            bracket, crossed = progress.bracket, progress.arriving
             if trial.decided_step is not None:
                 crossed = crossed_rungs(trial, bracket.rungs)
             if not crossed:
                 self.interrupted[number] = trial
                 return
-            rung, score = crossed[-1], climb.scores[-1]
-            if crossed is not climb.arriving:
-                score = climb.scores[bracket.rungs.index(rung)]
-            self._waits[number] = line = bracket.lines[rung]
-            line.add(score, trial)
+            rung, score = crossed[-1], progress.scores[-1]
+            if crossed is not progress.arriving:
+                score = progress.scores[bracket.rungs.index(rung)]
+            self._queue_of[number] = queue = bracket.queues[rung]
+            queue.add(score, trial)
 
 
 def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex[Ranking]:
-    """The study's index of these rungs, all trials in one bracket."""
+    """The study's index of these rungs, with all trials in one bracket."""
     return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0, Ranking))

@@ -1,4 +1,4 @@
-"""Filling free places: trials that wait come first, then new ones."""
+"""Filling free slots: paused and waiting trials first, then new trials."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hpo_ops.core import Member, Study, Trial, TrialGroup
 from hpo_ops.core.trial_state import PAUSED, WAITING
 
 UntilStep = Callable[[int], int | None]
-"""From the step that a trial is at to the last step of its next segment."""
+"""Maps the step that a trial has reached to the last step of its next segment."""
 
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
-    """The first paused and waiting trials by label, then by number, at most so many."""
+    """The first ``count`` paused and waiting trials, by priority, then by number."""
     paused, fresh = study.in_state(PAUSED), study.in_state(WAITING)
     if not paused and not fresh:
         return []
@@ -24,14 +24,20 @@ def waiting_trials(study: Study, count: int) -> list[Trial]:
 
 
 def by_priority(trial: Trial) -> tuple[bool, float, int]:
-    """Sorts trials with a label first, greatest first, and those without by number."""
+    """Sort key: trials with a priority first, the highest first, then the others by number."""
     return trial.priority is None, -(trial.priority or 0.0), trial.number
 
 
-def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
-    """A group of paused and waiting trials, then of new ones, as many as are free."""
+def fill_slots(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
+    """A group for the free slots: paused and waiting trials first, then new trials.
+
+    Args:
+        study: The study.
+        free: Number of free slots.
+        until_step: Last step of the segment of a trial, from the step it has reached.
+    """
     if free <= 0:
-        return TrialGroup((), "no place is free")
+        return TrialGroup((), "no slot is free")
     members = []
     for trial in waiting_trials(study, free):
         reason = resume_reason(trial, study.goal.name_of(trial.number))
@@ -40,20 +46,20 @@ def fill_places(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
 
 
 def resume_reason(trial: Trial, name: str | None = None) -> str:
-    """Why a paused or waiting trial runs now: a place is free and it is first in line."""
+    """Why a paused or waiting trial runs now: a slot is free, and the trial is first in line."""
     name = name or f"trial {trial.number}"
     if trial.state is WAITING:
-        return f"{name} waits for its first segment"
-    return f"{name} goes on from step {trial.step}"
+        return f"{name} was waiting for its first segment"
+    return f"{name} resumes from step {trial.step}"
 
 
 def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
-    """A place for a paused or waiting trial."""
+    """The member of a group that runs a paused or waiting trial."""
     return Member(reason or resume_reason(trial), trial.number, until_step)
 
 
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
-    """A group of these members and of as many new trials as there are places and trials left."""
+    """A group of these members, and of new trials for the remaining free slots."""
     resumed, number, goal = len(members), len(study.trials), study.goal
     new, unstarted = free - resumed, study.unstarted
     if new > unstarted:
@@ -63,20 +69,20 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
     fresh = []
     for mine in range(number, number + new):
         name = f"trial {mine}" if goal.folds == 1 else goal.name_of(mine)
-        fresh.append(Member(f"{name} is new and a place is free", None, until_step))
+        fresh.append(Member(f"{name} is new, and a slot is free", None, until_step))
     return TrialGroup((*members, *fresh), group_reason(study, resumed, new, free))
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
-    """What a group holds, and why it is not larger."""
-    if resumed + new == free:  # as is usual
+    """The number of resumed and new trials of a group, and why it is not larger."""
+    if resumed + new == free:  # the usual case
         return _full_reason(resumed, new, free)
     started = f"all {study.goal.by_trial().trials} trials have been started"
     if resumed + new == 0:
-        return f"{started} and none waits"
+        return f"{started} and none is waiting"
     return f"{_full_reason(resumed, new, free)}; {started}"
 
 
 @lru_cache(maxsize=1024)
 def _full_reason(resumed: int, new: int, free: int) -> str:
-    return f"{resumed} resumed and {new} new on {free} free places"
+    return f"{resumed} resumed and {new} new trials for {free} free slots"

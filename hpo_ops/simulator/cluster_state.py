@@ -91,7 +91,7 @@ class ClusterState:
         """So many units from now on."""
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1
-        self._study.places = units * shares
+        self._study.slots = units * shares
 
     @property
     def has_idle_units(self) -> bool:

@@ -162,7 +162,7 @@ class Loop:
     def _fill(self) -> None:
         """Asks the scheduler what to put on free places, and starts it."""
         floor, study = self._floor, self._study
-        free = study.places - len(floor.running) - len(floor.queued)
+        free = study.slots - len(floor.running) - len(floor.queued)
         if free > 0 and not (self._rounds and (floor.running or floor.queued)):
             group = self._scheduler.next(study, free, self._now)
             for number in group.dropped:

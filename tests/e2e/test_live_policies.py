@@ -139,11 +139,11 @@ def test_a_poor_trial_gives_way_to_a_changed_copy_of_the_best(lab: Lab, units: N
     study = lab.study(name, run_id)
     trials = lab.session.gateway.trials(study.id)
     assert [trial.state for trial in trials] == ["completed"] * 3 + ["pruned", "completed"]
-    assert "a copy of a better one takes its place" in trials[3].reason
+    assert "a perturbed copy of a better trial replaces it" in trials[3].reason
     copy = next(item for item in segments_of(lab, study.id) if item.trial == 4)
     # It goes on with what its parent had learnt by then, and with another height.
     assert 0 < copy.from_step < 10
     assert trials[4].params["top"] in [pytest.approx(0.8 * factor) for factor in (0.8, 1.2)]
     log = lab.hpo("logs", name, "--trial", "4").stdout
-    assert "trial 4 is a changed copy of trial 0" in log
+    assert "trial 4 is a perturbed copy of trial 0" in log
     assert f"goes on from step {copy.from_step} on 1 units" in log

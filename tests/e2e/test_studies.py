@@ -53,7 +53,7 @@ def test_a_study_triggered_by_command_ends_with_its_best_checkpoint_in_s3(lab: L
     study = lab.study(name, run_id)
     trials = trials_of(lab, study)
     assert study.state == "ended"
-    assert study.reason == "all 6 trials have been started and none waits"
+    assert study.reason == "all 6 trials have been started and none is waiting"
     assert [trial["trial"] for trial in trials] == list(range(6))
 
     # The score of each trial follows from its parameters and its best step.

@@ -93,9 +93,12 @@ def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
         for segment, chance in zip(segments, chances, strict=True)
     ]
     assert [answer.action for answer in answers] == [Action.CONTINUE] * 3 + [Action.PAUSE] * 3
-    assert answers[0].reason == "promising: chance 0.900, promising from 0.800"
+    assert (
+        answers[0].reason == "promising: probability 0.900 to reach the target is at least 0.800"
+    )
     assert answers[3].reason == (
-        "opportunistic, others take their turn: chance 0.500, promising from 0.800"
+        "opportunistic, and other trials take their turn: "
+        "probability 0.500 to reach the target is below 0.800"
     )
     for segment, answer in list(zip(segments, answers, strict=True))[3:]:
         studies.finish(
@@ -117,10 +120,11 @@ def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
     # Nothing is promising any more: the two take turns, the one that waits longest first.
     turn = studies.turn(study_id, 0, key="back")
     assert turn.kind is NextActionKind.RUN
-    assert turn.reason == "trial 0 goes on from step 10"
+    assert turn.reason == "trial 0 resumes from step 10"
     assert judge(studies, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
     decided = list_decisions(studies.ledger, studies.ledger.get(study_id), 3)
-    assert decided[-1].reason == "promising: chance 0.900, promising from 0.900"
+    reason = "promising: probability 0.900 to reach the target is at least 0.900"
+    assert decided[-1].reason == reason
 
 
 @pytest.mark.parametrize(
@@ -134,9 +138,9 @@ def test_pop_stops_below_its_least_chance_only(
     answer = judge(studies, segment, step=10, value=0.5, chance=chance)
     assert answer.action is action
     if action is Action.STOP:
-        assert answer.reason == "chance 0.050 to reach the target, below 0.05"
+        assert answer.reason == "probability 0.050 to reach the target is below 0.05"
     if chance is None:
-        assert answer.reason == "no forecast, so no decision"
+        assert answer.reason == "no forecast of its learning curve, so it continues"
 
 
 def test_a_trial_that_does_not_learn_is_killed_without_a_forecast(studies: Studies) -> None:

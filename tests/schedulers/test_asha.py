@@ -63,7 +63,7 @@ def test_the_reason_gives_rank_and_cut() -> None:
         report(study, 3, value)
     action, reason = judge(study, asha, 3, 0.6)
     assert action is Action.STOP
-    assert reason == "rank 4 of 9 at step 3, top 3 go on"
+    assert reason == "ranked 4th of 9 trials at rung 3; the best 3 continue"
 
 
 def test_a_report_that_passes_a_rung_is_judged_there() -> None:
@@ -72,7 +72,7 @@ def test_a_report_that_passes_a_rung_is_judged_there() -> None:
         report(study, 3, value)
     action, reason = judge(study, asha, 4, 0.1)
     assert action is Action.STOP
-    assert "step 3" in reason
+    assert "rung 3" in reason
 
 
 def test_a_trial_is_judged_once_a_rung() -> None:

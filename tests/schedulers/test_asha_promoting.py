@@ -60,7 +60,7 @@ def test_the_top_rung_is_looked_at_first() -> None:
         study.move(number, TrialState.PAUSED)
     group = asha.next(study, 3, 0.0)
     assert [member.trial for member in group.members] == [5, None, None]
-    assert group.members[0].reason == "trial 5 is promoted from step 3"
+    assert group.members[0].reason == "trial 5 is promoted from rung 3"
 
 
 def test_an_interrupted_trial_goes_on_first_whatever_its_rank() -> None:

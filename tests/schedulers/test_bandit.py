@@ -10,7 +10,7 @@ from hpo_ops.core import Action, Direction, Goal, Study, TrialState
 from hpo_ops.schedulers import Bandit, EarlyTerm, Pop
 from hpo_ops.schedulers.pop_slots import divide_slots
 from hpo_ops.schedulers.slot_filling import waiting_trials
-from hpo_ops.schedulers.target_chances import chance_to_reach
+from hpo_ops.schedulers.target_probabilities import probability_to_reach
 from tests.contracts.scheduler import SchedulerContract, SteadyForecast
 
 
@@ -162,14 +162,14 @@ def test_a_failed_fit_decides_nothing() -> None:  # HD-12
     for scheduler in (Pop(max_steps=100), EarlyTerm(max_steps=100)):
         decision = scheduler.on_report(study, study.trials[0], 600.0)
         assert decision.action is Action.CONTINUE
-        assert decision.reason == "no forecast, so no decision"
+        assert decision.reason == "no forecast of its learning curve, so it continues"
 
 
 def chances_study(*chances: float, trials: int = 20) -> Study:
     study = started(Goal(trials=trials, target=0.9), *([0.5] * 10 for _ in chances))
     for trial, chance in zip(study.trials, chances, strict=True):
         study.set_forecast(trial.number, SteadyForecast(chance))
-    study.places = 4
+    study.slots = 4
     return study
 
 
@@ -190,7 +190,7 @@ def test_promising_trials_are_resumed_best_first_then_new_ones_then_those_in_tur
 
 def test_no_more_promising_trials_than_their_places_while_others_wait() -> None:
     study = chances_study(0.6, 0.6, 0.6, 0.6, 0.1)
-    study.places = 5
+    study.slots = 5
     for number in range(5):
         study.move(number, TrialState.PAUSED)
     group = Pop(max_steps=100).next(study, 5, 600.0)
@@ -236,5 +236,5 @@ def test_a_chance_is_the_greatest_on_the_way() -> None:
         def probability(self, score: float, *, by_step: int) -> float:
             return 0.9 if 40 <= by_step < 60 else 0.1
 
-    assert chance_to_reach(Hump(), 0.5, 10, 90) == 0.9
-    assert chance_to_reach(Hump(), 0.5, 10, 10) == 0.0
+    assert probability_to_reach(Hump(), 0.5, 10, 90) == 0.9
+    assert probability_to_reach(Hump(), 0.5, 10, 10) == 0.0

@@ -54,7 +54,7 @@ def test_a_trial_is_the_mean_of_its_folds_at_their_best_step(
 
     progress = read_progress(studies.ledger, record)
     assert (progress.trials, progress.counts["completed"], progress.begun) == (2, 2, 6)
-    assert studies.verdict(study_id).reason == "all 2 trials have been started and none waits"
+    assert studies.verdict(study_id).reason == "all 2 trials have been started and none is waiting"
     studies.end(study_id, {})
     told = seen_by_optuna(studies, study_id, database)
     assert [trial.params for trial in told] == [first.params, second.params]

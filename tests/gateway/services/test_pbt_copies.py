@@ -67,7 +67,7 @@ def test_a_changed_copy_of_the_best_takes_the_place_of_the_worst(
         for event in list_events(studies.ledger, record, after=0, limit=1000)
         if event.kind == "trial moved" and event.trial == 4
     ]
-    assert moved == ["trial 4 is a changed copy of trial 3"]
+    assert moved == ["trial 4 is a perturbed copy of trial 3"]
     seen = optuna.load_study(study_name=record.key, storage=database).trials
     assert seen[4].params == copy.params  # and Optuna knows
 
