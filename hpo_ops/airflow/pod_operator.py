@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from hpo_ops.airflow.study_operators import config_of
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
 from hpo_ops.config import Pod, Resources, StudyConfig
-from hpo_ops.protocol import Outcome, Provenance, SegmentResult
+from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
 from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
 from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
 from hpo_ops.runners.kubernetes.pod_spec import (
@@ -121,14 +121,14 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         if status.said:
             self.log.info("the container that failed said last:\n%s", status.said)
         digest = image_digest(pod)
-        ending = connect_gateway().finish_segment(
-            segment, result, provenance=Provenance(image_digest=digest)
+        receipt = connect_gateway().finish_segment(
+            segment, result, provenance=Provenance(image_digest=digest), is_fallback=True
         )
-        self.announce_end(ending.result)
+        self.announce_end(receipt.result)
         if pod is not None:
             self.delete(pod, is_lost=status.is_lost)
-        if ending.score is not None:
-            self.end(context, handle, ending.score)
+        if receipt.score is not None:
+            self.end(context, handle, receipt.score)
         else:
             self.execute(context)
 
@@ -143,17 +143,15 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
     ) -> SegmentResult:
-        """How the segment ended, for the ledger; what the agent said before counts more."""
+        """How the segment ended by its pod: the fallback for an agent that reported nothing."""
         if timeout := event.get("timeout"):
-            return SegmentResult(outcome=Outcome.FAILED, reason=timeout)
+            return SegmentResult(outcome=Outcome.FAILED, reason=timeout, cause=Cause.NOT_STARTED)
         if unwanted := event.get("unwanted"):
-            return SegmentResult(outcome=Outcome.PREEMPTED, reason=unwanted)
+            return SegmentResult(outcome=Outcome.PREEMPTED, reason=unwanted, cause=Cause.REQUESTED)
         result = status.result
-        if status.is_out_of_memory and ooms < len(resources.memory_on_oom):
-            reason = f"{result.reason}; the next try gets {resources.memory_on_oom[ooms]}"
-            return SegmentResult(
-                outcome=Outcome.PREEMPTED, reason=reason, exit_code=result.exit_code
-            )
+        if result.cause is Cause.OUT_OF_MEMORY and ooms < len(resources.memory_on_oom):
+            reason = f"{result.reason}; the next attempt gets {resources.memory_on_oom[ooms]}"
+            return replace(result, outcome=Outcome.PREEMPTED, reason=reason)
         return result
 
     # -- Kubernetes --------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def _message(answer: httpx.Response) -> str:
     return detail if isinstance(detail, str) else str(detail)
 
 
-def _last_words(
+def _end_of_segment(
     result: SegmentResult, reports: Sequence[Report], provenance: Provenance | None
 ) -> dict[str, Any]:
     return {
@@ -176,7 +176,7 @@ class SegmentClient:
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
     ) -> SegmentReceipt:
-        body = _last_words(result, reports, provenance)
+        body = _end_of_segment(result, reports, provenance)
         return SegmentReceipt.from_dict(
             self._transport.request("POST", f"{self._path}/result", body)
         )
@@ -260,8 +260,23 @@ class GatewayClient:
         result: SegmentResult,
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
+        *,
+        is_fallback: bool = False,
     ) -> SegmentReceipt:
-        body = _last_words(result, reports, provenance)
+        """Reports how a segment ended, on behalf of its task; safe to repeat.
+
+        Args:
+            segment: The segment.
+            result: How it ended.
+            reports: Reports that its agent could not deliver.
+            provenance: What it was trained with.
+            is_fallback: Whether the result is only a guess from the platform's view, which counts
+                if the agent has not reported an end itself.
+
+        Returns:
+            The result that counts, and the trial's if it has finished.
+        """
+        body = {**_end_of_segment(result, reports, provenance), "is_fallback": is_fallback}
         return SegmentReceipt.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> Verdict:

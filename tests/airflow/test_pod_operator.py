@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from hpo_ops.airflow.pod_operator import PodSettings, TrialPodOperator
-from hpo_ops.client import NextAction, NextActionKind
-from hpo_ops.config import Pod, parse_study
+from hpo_ops.client import (
+    NextAction,
+    NextActionKind,
+    SegmentReceipt,
+    StudyHandle,
+    TrialResult,
+)
+from hpo_ops.config import Pod, Resources, parse_study
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.protocol import Assignment
+from hpo_ops.core import TrialState
+from hpo_ops.protocol import Assignment, Cause, Outcome, Provenance, SegmentResult
+from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus
 from tests.runners.kubernetes.test_pod_spec import plan
 from tests.studies import study_data
 
@@ -82,3 +91,59 @@ def test_a_pod_that_the_policy_of_now_refuses_is_not_built(
     with pytest.raises(AirflowFailException) as refused:
         operator._build({}, plan(pod=Pod(**pod)))
     assert str(refused.value).startswith(problem)
+
+
+class FakeGateway:
+    """Answers that the agent has reported the end already."""
+
+    def __init__(self, counted: SegmentResult) -> None:
+        self.counted = counted
+        self.posted: list[tuple[SegmentResult, bool]] = []
+
+    def finish_segment(
+        self, _segment: str, result: SegmentResult, *, provenance: Provenance, is_fallback: bool
+    ) -> SegmentReceipt:
+        assert provenance == Provenance()
+        self.posted.append((result, is_fallback))
+        score = TrialResult(trial=0, state=TrialState.COMPLETED, reason="trained 9 steps")
+        return SegmentReceipt(result=self.counted, score=score)
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome", "cause"),
+    [
+        ({}, Outcome.PREEMPTED, Cause.EVICTED),
+        ({"timeout": "waited 9 s for a node"}, Outcome.FAILED, Cause.NOT_STARTED),
+        ({"unwanted": "its study is over"}, Outcome.PREEMPTED, Cause.REQUESTED),
+    ],
+)
+def test_the_end_of_a_pod_is_posted_as_a_fallback_and_what_counts_is_handed_on(
+    monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], outcome: Outcome, cause: Cause
+) -> None:
+    counted = SegmentResult(outcome=Outcome.COMPLETED, step=9, cause=Cause.FINISHED)
+    gateway = FakeGateway(counted)
+    ended: list[TrialResult] = []
+    monkeypatch.setattr("hpo_ops.airflow.pod_operator.connect_gateway", lambda: gateway)
+    monkeypatch.setattr(TrialPodOperator, "find_segment", lambda *_: None)
+    monkeypatch.setattr(TrialPodOperator, "end", lambda *it: ended.append(it[-1]))
+    config = json.dumps(study_data(runner="kubernetes"))
+    study = StudyHandle(id=1, name="s", run_id="r", key="s/r", config=config)
+    operator = TrialPodOperator(task_id="trial")
+    operator.come_back({}, event, "a", "ml", ooms=0, study=study.to_dict())  # type: ignore[arg-type]
+    assert [(it.outcome, it.cause, mark) for it, mark in gateway.posted] == [
+        (outcome, cause, True)
+    ]
+    assert [score.state for score in ended] == [TrialState.COMPLETED]
+
+
+def test_a_training_out_of_memory_is_tried_again_with_more_while_there_is_more() -> None:
+    status = PodStatus(
+        Phase.ENDED, "out of memory", Outcome.FAILED, 137, cause=Cause.OUT_OF_MEMORY
+    )
+    operator = TrialPodOperator(task_id="trial")
+    resources = Resources(memory="1Gi", memory_on_oom=["2Gi"])
+    again = operator._judge(status, {}, resources, 0)
+    assert (again.outcome, again.cause) == (Outcome.PREEMPTED, Cause.OUT_OF_MEMORY)
+    assert again.reason == "out of memory; the next attempt gets 2Gi"
+    last = operator._judge(status, {}, resources, 1)
+    assert (last.outcome, last.cause) == (Outcome.FAILED, Cause.OUT_OF_MEMORY)

@@ -24,7 +24,15 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
-from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
+from hpo_ops.protocol import (
+    Action,
+    Cause,
+    Checkpoint,
+    Outcome,
+    Provenance,
+    Report,
+    SegmentResult,
+)
 from tests.gateway.web import (
     SECRET,
     agent,
@@ -163,14 +171,45 @@ def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None
     turn = tasks.turn(*RUN, 0, key="a")
     last = [Report(step=step, metrics={"accuracy": step / 10}) for step in (1, 2)]
     result = SegmentResult(outcome=Outcome.COMPLETED, step=2)
-    ending = agent(web, turn).finish(result, last)
-    assert ending.score is not None
-    assert (ending.score.state, ending.score.value) == (TrialState.COMPLETED, 0.2)
+    receipt = agent(web, turn).finish(result, last)
+    assert receipt.score is not None
+    assert (receipt.score.state, receipt.score.value) == (TrialState.COMPLETED, 0.2)
     # Said again, by the task, which has not heard the answer: nothing changes.
     again = tasks.finish_segment(segment_of(turn), SegmentResult(outcome=Outcome.PREEMPTED), last)
-    assert again == ending
-    assert tasks.turn(*RUN, 0, key="b").score == ending.score
+    assert again == receipt
+    assert tasks.turn(*RUN, 0, key="b").score == receipt.score
     assert tasks.reports(study).values == [0.1, 0.2]
+
+
+GUESS = SegmentResult(
+    outcome=Outcome.PREEMPTED, cause=Cause.AGENT_LOST, reason="its agent reported nothing"
+)
+
+
+def test_a_fallback_changes_nothing_if_the_agent_has_reported_the_end(web: TestClient) -> None:
+    tasks, _ = rolling(web, scheduler={"name": "default", "max_steps": 1})
+    turn = tasks.turn(*RUN, 0, key="a")
+    result = SegmentResult(outcome=Outcome.COMPLETED, step=1, cause=Cause.FINISHED)
+    said = agent(web, turn).finish(result, [Report(step=1, metrics={"accuracy": 0.1})])
+    provenance = Provenance(image_digest="sha256:1")
+    receipt = tasks.finish_segment(
+        segment_of(turn), GUESS, provenance=provenance, is_fallback=True
+    )
+    assert (receipt.result.outcome, receipt.result.step) == (Outcome.COMPLETED, 1)
+    assert receipt.score == said.score
+    assert receipt.score is not None
+    assert receipt.score.state is TrialState.COMPLETED
+
+
+def test_a_fallback_counts_if_the_agent_has_reported_no_end(web: TestClient) -> None:
+    tasks, _ = rolling(web)
+    turn = tasks.turn(*RUN, 0, key="a")
+    receipt = tasks.finish_segment(segment_of(turn), GUESS, is_fallback=True)
+    assert (receipt.result.outcome, receipt.result.reason) == (GUESS.outcome, GUESS.reason)
+    assert receipt.score is None
+    with pytest.raises(GatewayRefusedError, match="is over"):
+        agent(web, turn).finish(SegmentResult(outcome=Outcome.COMPLETED, step=9))
+    assert tasks.turn(*RUN, 0, key="b").kind is NextActionKind.RUN
 
 
 def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies: Studies) -> None:
@@ -178,8 +217,8 @@ def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies
     tasks, study = rolling(web, scheduler=scheduler)
     turn = tasks.turn(*RUN, 0, key="a")
     report = Report(step=1, metrics={"accuracy": 0.5})
-    ending = agent(web, turn).finish(SegmentResult(outcome=Outcome.PAUSED, step=1), [report])
-    assert ending.score is None
+    receipt = agent(web, turn).finish(SegmentResult(outcome=Outcome.PAUSED, step=1), [report])
+    assert receipt.score is None
     with studies.ledger.study(study) as session:
         paused = session.view.trials[0]
     assert (paused.state, paused.decided_step) == (TrialState.PAUSED, 1)

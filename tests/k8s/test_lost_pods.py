@@ -48,7 +48,7 @@ def a_trial_on_spot_nodes_goes_on_elsewhere_after_two_losses(lab: PodLab) -> Non
         finally:
             local.replace("spot-0")
     lab.assert_went_on(study, times=2)
-    assert lab.ends(study)[1][1] == "its node does not answer any more"
+    assert lab.ends(study)[1][1] == "its node stopped responding"
     # Without GPUs it goes on where there are none.
     assert watch.nodes == ["spot-0", "spot-0", "cpu-0"]
 
@@ -208,7 +208,7 @@ def a_trial_that_runs_out_of_memory_gets_more_and_goes_on(lab: PodLab) -> None:
     assert study.counts["completed"] == 1
     assert lab.ends(study)[0] == (
         "preempted",
-        "out of memory: it needed more than 64Mi; the next try gets 512Mi",
+        "out of memory: it needed more than 64Mi; the next attempt gets 512Mi",
     )
 
 

@@ -70,10 +70,13 @@ def finish(
     studies: StudiesService,
     reports: Annotated[list[Report] | None, Body()] = None,
     provenance: Annotated[Provenance | None, Body()] = None,
+    is_fallback: Annotated[bool, Body()] = False,
 ) -> SegmentReceipt:
     """Records how the segment ended, with its last reports; returns the end that counts.
 
-    The first end of a segment counts. The answer has the trial's result if the trial is finished.
+    The first end of a segment counts. A task that only knows what became of the pod marks its
+    result as a fallback: it counts if the agent reported no end. The answer has the trial's
+    result if the trial is finished.
     """
     _check_count(reports or [])
     provenance = provenance or Provenance()
@@ -82,7 +85,12 @@ def finish(
             413, f"provenance is longer than {MAX_PROVENANCE} characters, the maximum"
         )
     return studies.finish(
-        segment, result, reports or [], provenance, is_agent=caller.segment is not None
+        segment,
+        result,
+        reports or [],
+        provenance,
+        is_agent=caller.segment is not None,
+        is_fallback=is_fallback,
     )
 
 

@@ -13,7 +13,7 @@ from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyState
 from hpo_ops.ledger.schema import leases, segments, studies
-from hpo_ops.protocol import Outcome, SegmentResult
+from hpo_ops.protocol import Cause, Outcome, SegmentResult
 
 
 def read_ledger(
@@ -178,9 +178,8 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
         ).first()
         if is_alive and session.record.state is not StudyState.ENDED:
             return False
-        study_transitions.end_segment(
-            session, segment, SegmentResult(outcome=Outcome.PREEMPTED, reason=reason)
-        )
+        lost = SegmentResult(outcome=Outcome.PREEMPTED, reason=reason, cause=Cause.TASK_LOST)
+        study_transitions.end_segment(session, segment, lost)
         return True
 
 

@@ -26,7 +26,7 @@ from hpo_ops.gateway.services.proposals import Proposals
 from hpo_ops.gateway.services.saved_checkpoints import restorable
 from hpo_ops.gateway.services.segments import Segments, score_of
 from hpo_ops.ledger import StudySession, StudyState, leases
-from hpo_ops.protocol import Assignment, Outcome, Provenance, SegmentResult
+from hpo_ops.protocol import Assignment, Cause, Outcome, Provenance, SegmentResult
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -75,7 +75,11 @@ class Turns(Segments):
         if row is not None and segment is not None:
             if segment.key == key:
                 return self._run(session, row, segment.id, segment.from_step, segment.units)
-            lost = SegmentResult(outcome=Outcome.PREEMPTED, reason="its worker went away")
+            lost = SegmentResult(
+                outcome=Outcome.PREEMPTED,
+                reason="its task started again: the worker that ran it was lost",
+                cause=Cause.TASK_LOST,
+            )
             row = study_transitions.end_segment(session, segment, lost)
         if row is not None and TrialState(row.state).is_finished:
             return _done(row)
@@ -243,7 +247,11 @@ class Turns(Segments):
             running = session.view.in_state(TrialState.RUNNING)
             for number in [number for number in numbers if number in running]:
                 if segment := session.open_segment(number):
-                    over = SegmentResult(outcome=Outcome.PREEMPTED, reason="its task has ended")
+                    over = SegmentResult(
+                        outcome=Outcome.PREEMPTED,
+                        reason="its task has ended",
+                        cause=Cause.TASK_LOST,
+                    )
                     study_transitions.end_segment(session, segment, over)
                 if session.view.trials[number].state is TrialState.RUNNING:
                     study_transitions.fail_lost(

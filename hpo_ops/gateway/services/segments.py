@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from hpo_ops.protocol import (
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
+
+logger = logging.getLogger(__name__)
 
 
 class SegmentOverError(PermissionError):
@@ -138,21 +141,27 @@ class Segments:
         provenance: Provenance | None = None,
         *,
         is_agent: bool = False,
+        is_fallback: bool = False,
     ) -> SegmentReceipt:
-        """Absorbs how a segment ended, once, whoever brings it, and its last reports.
+        """Records how a segment ended, with its last reports. The first result counts.
 
-        Tasks may say more of what it was trained with afterwards. The segment's own agent may
-        only repeat what it has said already, and changes nothing with that.
+        A task may add provenance afterwards. The segment's own agent may only repeat its result,
+        which changes nothing.
 
         Args:
             segment_id: The segment.
             result: How it ended.
             last: Its last reports.
             provenance: What it was trained with.
-            is_agent: Whether the segment's own agent says so, rather than a task.
+            is_agent: Whether the segment's own agent sends this, rather than a task.
+            is_fallback: Whether the result is only what the platform knows of the segment, sent
+                in case that its agent reported no end.
+
+        Returns:
+            The result that counts, and the trial's if it has finished.
 
         Raises:
-            SegmentOverError: The agent says something else than what ended the segment.
+            SegmentOverError: The agent sends another result than the one on record.
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
@@ -170,8 +179,18 @@ class Segments:
                 study_transitions.take_reports(session, number, segment_id, last)
                 if last:
                     study_transitions.decide(session, segment, has_news=True)
+                if is_fallback:
+                    logger.info("segment %s: its agent reported no end", segment_id)
                 row = study_transitions.end_segment(session, segment, result)
             else:
+                if not is_fallback and not _is_same(result, counted):
+                    logger.warning(
+                        "segment %s has %s already; a later result, %s, is ignored: %s",
+                        segment_id,
+                        counted.outcome,
+                        result.outcome,
+                        result.reason,
+                    )
                 row = session.trials([number])[number]
                 result = counted
             is_done = TrialState(row.state).is_finished

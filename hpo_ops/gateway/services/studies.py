@@ -36,7 +36,7 @@ from hpo_ops.ledger import (
     UnknownStudyError,
 )
 from hpo_ops.ledger.study_identity import is_generic
-from hpo_ops.protocol import Outcome, SegmentResult
+from hpo_ops.protocol import Cause, Outcome, SegmentResult
 
 logger = logging.getLogger(__name__)
 
@@ -188,11 +188,13 @@ class Studies(Turns):
         for number in numbers:
             if segment := session.open_segment(number):
                 lost = SegmentResult(
-                    outcome=Outcome.PREEMPTED, reason="its task ended without a word"
+                    outcome=Outcome.PREEMPTED,
+                    reason="its task has ended",
+                    cause=Cause.TASK_LOST,
                 )
                 study_transitions.end_segment(session, segment, lost)
             if session.view.trials[number].state is TrialState.RUNNING:
-                study_transitions.fail_lost(session, number, "its task ended without a result")
+                study_transitions.fail_lost(session, number, "its task has ended without a result")
         if session.record.config.reproducible:
             study_transitions.judge_at_barrier(session, numbers)
 
@@ -254,7 +256,9 @@ class Studies(Turns):
                 if trial.state.is_finished:
                     continue
                 if segment := session.open_segment(trial.number):
-                    over = SegmentResult(outcome=Outcome.STOPPED, reason="the study ended")
+                    over = SegmentResult(
+                        outcome=Outcome.STOPPED, reason="the study ended", cause=Cause.REQUESTED
+                    )
                     study_transitions.end_segment(session, segment, over)
                 else:
                     reason = f"the study ended: {session.record.reason}"

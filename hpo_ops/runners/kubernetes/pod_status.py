@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from hpo_ops.protocol import OUT_OF_MEMORY, Outcome, SegmentResult
+from hpo_ops.protocol import Cause, Outcome, SegmentResult
 from hpo_ops.runners.kubernetes.pod_names import AGENT, PACKAGES, RESTORE, TRAINING
 from hpo_ops.runners.kubernetes.pod_spec import UPLOAD_SECONDS
 
@@ -44,9 +44,9 @@ class PodStatus:
     Attributes:
         phase: Where it is.
         reason: What it waits for, or how it ended.
-        outcome: How it ended, for who must judge without the agent's word.
+        outcome: How the segment ended, if its agent has not reported it.
         exit_code: Of the training, where it has one.
-        is_out_of_memory: Whether the kernel ended the training for its memory.
+        cause: Why the segment ended.
         is_hopeless: Whether it waits for something that will not come.
         is_lost: Whether its node has been silent since it was told to go.
         said: The last lines of an init container that failed.
@@ -56,22 +56,23 @@ class PodStatus:
     reason: str = ""
     outcome: Outcome | None = None
     exit_code: int | None = None
-    is_out_of_memory: bool = False
+    cause: Cause = Cause.UNKNOWN
     is_hopeless: bool = False
     is_lost: bool = False
     said: str = ""
 
     @property
     def result(self) -> SegmentResult:
-        """The segment's end, as the pod's status tells it."""
+        """How the segment ended, as far as the pod's status tells."""
         return SegmentResult(
             outcome=self.outcome or Outcome.PREEMPTED,
             reason=self.reason,
             exit_code=self.exit_code,
+            cause=self.cause,
         )
 
 
-GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED)
+GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED, cause=Cause.EVICTED)
 
 
 def read_status(pod: Any, now: datetime) -> PodStatus:
@@ -86,7 +87,11 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
     status = pod.status
     if _is_lost(pod, now):
         return PodStatus(
-            Phase.ENDED, "its node does not answer any more", Outcome.PREEMPTED, is_lost=True
+            Phase.ENDED,
+            "its node stopped responding",
+            Outcome.PREEMPTED,
+            cause=Cause.NODE_LOST,
+            is_lost=True,
         )
     if failure := _failure_before(pod):
         return failure
@@ -96,7 +101,7 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
     if status.phase == "Pending" or not _has_started(status.container_statuses):
         if pod.metadata.deletion_timestamp is not None:
             # Its secrets may go before it does: what it waits for then is its own end.
-            return PodStatus(Phase.PENDING, "its pod was told to go")
+            return PodStatus(Phase.PENDING, "its pod is being deleted")
         reason, is_hopeless = _what_it_waits_for(status)
         return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
     return PodStatus(Phase.RUNNING)
@@ -166,25 +171,38 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         # Evicted, preempted by one that matters more, or with its node shut down.
         told = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
         return PodStatus(
-            Phase.ENDED, told or "its pod was told to go", Outcome.PREEMPTED, exit_code
+            Phase.ENDED,
+            told or "its pod was deleted",
+            Outcome.PREEMPTED,
+            exit_code,
+            cause=Cause.EVICTED,
         )
     if training is None:
-        return PodStatus(Phase.ENDED, "its pod ended before the training", Outcome.PREEMPTED)
+        reason = "its pod ended before the training started"
+        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED, cause=Cause.NOT_STARTED)
     if training.reason in LOST_REASONS or _is_unseen(pod, training):
-        reason = "its container was lost: its node was started again"
-        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED)
+        reason = "its container was lost because its node restarted"
+        return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED, cause=Cause.NODE_LOST)
     if training.reason == "OOMKilled":
         limit = _memory_limit(pod)
-        reason = f"{OUT_OF_MEMORY}: it needed more than {limit}" if limit else OUT_OF_MEMORY
-        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, exit_code, is_out_of_memory=True)
+        reason = f"out of memory: it needed more than {limit}" if limit else "out of memory"
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, exit_code, cause=Cause.OUT_OF_MEMORY)
     if exit_code in PREEMPTED_EXIT_CODES:
         return PodStatus(
-            Phase.ENDED, f"killed by signal {exit_code - 128}", Outcome.PREEMPTED, exit_code
+            Phase.ENDED,
+            f"killed by signal {exit_code - 128}",
+            Outcome.PREEMPTED,
+            exit_code,
+            cause=Cause.KILLED,
         )
     if exit_code:
-        return PodStatus(Phase.ENDED, f"exit code {exit_code}", Outcome.FAILED, exit_code)
-    # It ended well, but the agent did not say so before it went: what is saved counts.
-    return PodStatus(Phase.ENDED, "its agent ended without a word", Outcome.PREEMPTED, exit_code)
+        reason = f"exit code {exit_code}"
+        return PodStatus(
+            Phase.ENDED, reason, Outcome.FAILED, exit_code, cause=Cause.TRAINING_ERROR
+        )
+    # The training ended well. If its agent did not report that, it resumes from its checkpoint.
+    reason = "its agent did not report how the training ended"
+    return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED, exit_code, cause=Cause.AGENT_LOST)
 
 
 def _is_unseen(pod: Any, training: Any) -> bool:
@@ -229,8 +247,8 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
     said = (end.message or "").strip()
     work = _WORK.get(name, f"the init container {name}")
     if name != RESTORE and end.reason == "OOMKilled":
-        reason = f"{OUT_OF_MEMORY}: {work} needed more than {memory or 'it had'}"
-        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, is_out_of_memory=True, said=said)
+        reason = f"out of memory: {work} needed more than {memory or 'it had'}"
+        return PodStatus(Phase.ENDED, reason, Outcome.FAILED, cause=Cause.OUT_OF_MEMORY, said=said)
     told = _last_words(said)
     reason = f"{work} failed: {told}" if told else f"{work} failed"
     # Restoring is ours, and worth another try; the rest is what the study asks for.
@@ -238,7 +256,7 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
         name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
     )
     outcome = Outcome.PREEMPTED if is_preempted else Outcome.FAILED
-    return PodStatus(Phase.ENDED, reason, outcome, said=said)
+    return PodStatus(Phase.ENDED, reason, outcome, cause=Cause.NOT_STARTED, said=said)
 
 
 def _last_words(said: str) -> str:

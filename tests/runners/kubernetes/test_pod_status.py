@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kubernetes import client as k8s
 
-from hpo_ops.protocol import Outcome
+from hpo_ops.protocol import Cause, Outcome
 from hpo_ops.runners.kubernetes.pod_status import (
     LOST_SECONDS,
     Phase,
@@ -87,39 +87,56 @@ def test_a_pod_is_at_work_until_its_agent_has_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "outcome", "reason"),
+    ("options", "outcome", "cause", "reason"),
     [
-        ({"base": ended(1)}, Outcome.FAILED, "exit code 1"),
+        ({"base": ended(1)}, Outcome.FAILED, Cause.TRAINING_ERROR, "exit code 1"),
         (
             {"base": ended(137, "OOMKilled")},
             Outcome.FAILED,
+            Cause.OUT_OF_MEMORY,
             "out of memory: it needed more than 16Gi",
         ),
-        ({"base": ended(143)}, Outcome.PREEMPTED, "killed by signal 15"),
-        ({"base": ended(137)}, Outcome.PREEMPTED, "killed by signal 9"),
+        ({"base": ended(143)}, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 15"),
+        ({"base": ended(137)}, Outcome.PREEMPTED, Cause.KILLED, "killed by signal 9"),
         (
             {"base": ended(1), "reason": "Evicted", "message": "low on disk"},
             Outcome.PREEMPTED,
+            Cause.EVICTED,
             "Evicted: low on disk",
         ),
-        ({"reason": "NodeShutdown"}, Outcome.PREEMPTED, "NodeShutdown"),
-        ({"base": ended(1), "told_at": NOW}, Outcome.PREEMPTED, "its pod was told to go"),
+        ({"reason": "NodeShutdown"}, Outcome.PREEMPTED, Cause.EVICTED, "NodeShutdown"),
+        (
+            {"base": ended(1), "told_at": NOW},
+            Outcome.PREEMPTED,
+            Cause.EVICTED,
+            "its pod was deleted",
+        ),
         (
             {"restore": ended(1, message="a\nno such bucket\n")},
             Outcome.PREEMPTED,
+            Cause.NOT_STARTED,
             "restoring failed: no such bucket",
         ),
-        ({"base": ended(0)}, Outcome.PREEMPTED, "its agent ended without a word"),
+        (
+            {"base": ended(0)},
+            Outcome.PREEMPTED,
+            Cause.AGENT_LOST,
+            "its agent did not report how the training ended",
+        ),
         (
             {"base": ended(255, "Unknown")},
             Outcome.PREEMPTED,
-            "its container was lost: its node was started again",
+            Cause.NODE_LOST,
+            "its container was lost because its node restarted",
         ),
     ],
-)  # fmt: skip
-def test_whose_fault_an_end_was(options: dict[str, Any], outcome: Outcome, reason: str) -> None:
+)
+def test_whose_fault_an_end_was(
+    options: dict[str, Any], outcome: Outcome, cause: Cause, reason: str
+) -> None:
     status = read("Failed", agent=ended(0), **options)
     assert (status.phase, status.outcome, status.reason) == (Phase.ENDED, outcome, reason)
+    assert status.result.cause is cause
 
 
 @pytest.mark.parametrize(
@@ -212,12 +229,12 @@ def test_packages_that_cannot_be_had_are_the_codes_fault(
     status = read("Failed", restore=ended(0), packages=end, base=waits("PodInitializing"))
     assert (status.phase, status.outcome, status.reason) == (Phase.ENDED, outcome, reason)
     assert status.said == (end.terminated.message or "").strip()
-    assert status.is_out_of_memory is (end.terminated.reason == "OOMKilled")
+    assert (status.cause is Cause.OUT_OF_MEMORY) is (end.terminated.reason == "OOMKilled")
 
 
 def test_a_pod_that_is_told_to_go_while_it_installs_was_preempted() -> None:
     status = read("Failed", restore=ended(0), packages=ended(1), told_at=NOW)
-    assert (status.outcome, status.reason) == (Outcome.PREEMPTED, "its pod was told to go")
+    assert (status.outcome, status.reason) == (Outcome.PREEMPTED, "its pod was deleted")
 
 
 def test_what_a_pod_does_before_the_training_is_told() -> None:
