@@ -83,6 +83,12 @@ class Ledger:
         with self.engine.connect() as connection:
             yield connection
 
+    @contextmanager
+    def begin(self) -> Iterator[LedgerConnection]:
+        """A transaction for writes that concern no open study; it is committed at its end."""
+        with self.engine.begin() as connection:
+            yield connection
+
     def start_study(
         self,
         config: StudyConfig,

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a sentence for the caller, the details in the gateway's log."""
+"""HTTP responses to errors: a sentence for the caller, the details in the gateway's log."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError, OperationalError
 from starlette.responses import Response
 
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.gateway.services.segments import SegmentOverError
+from hpo_ops.ledger.database_errors import DatabaseUnavailableError, UnstorableValueError
 
 logger = logging.getLogger(__name__)
 
-_TOLD: tuple[tuple[type[Exception], int], ...] = (
+_SHOWN: tuple[tuple[type[Exception], int], ...] = (
     (SegmentOverError, 410),
     (LookupError, 404),
     (ConflictError, 409),
     (ValueError, 422),
 )
-"""Errors of ours, each of which carries a sentence for the caller."""
+"""Errors whose message is written for the caller, with their status codes."""
 _LOGGED: tuple[tuple[type[Exception], int, str], ...] = (
-    (OperationalError, 503, "the ledger's database cannot answer now: try again later"),
-    (DataError, 422, "a value is out of range, or has characters that cannot be stored"),
+    (DatabaseUnavailableError, 503, "the ledger's database does not answer: try again later"),
+    (
+        UnstorableValueError,
+        422,
+        "a value is out of range, or has characters that cannot be stored",
+    ),
     (UnicodeError, 422, "a text has characters that cannot be stored"),
     (RecursionError, 422, "the body is nested too deeply"),
-    (Exception, 500, "something went wrong in the gateway"),
+    (Exception, 500, "an unexpected error happened in the gateway"),
 )
-"""Errors whose text is not for callers: it may have SQL or paths in it."""
+"""Errors whose message may contain SQL or paths: it is logged, the caller gets a sentence."""
 
 
-def add_error_answers(app: FastAPI) -> None:
-    """Makes an app answer errors with a status and a sentence, never with SQL or a traceback."""
-    for told, status in _TOLD:
-        app.add_exception_handler(told, _tell(status))
+def add_error_responses(app: FastAPI) -> None:
+    """Makes an app respond to errors with a status and a sentence, never SQL or a traceback."""
+    for shown, status in _SHOWN:
+        app.add_exception_handler(shown, _show(status))
     for logged, status, sentence in _LOGGED:
         app.add_exception_handler(logged, _log(status, sentence))
-    app.add_exception_handler(RequestValidationError, _tell_problems)
+    app.add_exception_handler(RequestValidationError, _show_validation_problems)
 
 
-def _tell(status: int) -> Any:
+def _show(status: int) -> Any:
     def answer(request: Request, error: Exception) -> Response:
         return _answer(status, str(error))
 
@@ -61,8 +65,8 @@ def _log(status: int, sentence: str) -> Any:
     return answer
 
 
-def _tell_problems(request: Request, error: Exception) -> Response:
-    """What is wrong with a request, without what was sent: that may be anything, and large."""
+def _show_validation_problems(request: Request, error: Exception) -> Response:
+    """Lists the problems of a request without repeating its values, which may be large."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     return _answer(
         422, [{name: item[name] for name in ("loc", "msg", "type")} for item in found[:100]]

@@ -7,7 +7,7 @@ from fastapi import Depends, FastAPI
 from hpo_ops import __version__
 from hpo_ops.gateway.http.api_description_routes import api_description_router
 from hpo_ops.gateway.http.authentication import Authenticator, Login
-from hpo_ops.gateway.http.error_responses import add_error_answers
+from hpo_ops.gateway.http.error_responses import add_error_responses
 from hpo_ops.gateway.http.experiment_routes import experiment_router
 from hpo_ops.gateway.http.import_routes import import_router
 from hpo_ops.gateway.http.job_routes import job_router
@@ -85,5 +85,5 @@ def create_app(
         pool_router,
     ):
         app.include_router(router, prefix=PREFIX)
-    add_error_answers(app)
+    add_error_responses(app)
     return app

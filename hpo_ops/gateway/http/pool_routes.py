@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from sqlalchemy import func, select
 
 from hpo_ops.client import PoolSummary
 from hpo_ops.gateway.http.authentication import PLATFORM_DAG
@@ -16,7 +15,7 @@ from hpo_ops.gateway.http.route_dependencies import (
     CurrentCaller,
     OpenLedger,
 )
-from hpo_ops.ledger import leases, schema
+from hpo_ops.ledger import leases, pool_usage
 
 pool_router = APIRouter()
 
@@ -25,26 +24,11 @@ pool_router = APIRouter()
 def list_pools(caller: CurrentCaller, ledger: OpenLedger) -> list[PoolSummary]:
     """Lists the pools by name."""
     caller.require_person()
-    held = (
-        select(schema.leases.c.pool, func.sum(schema.leases.c.amount).label("held"))
-        .where(schema.leases.c.expires_at > func.now())
-        .group_by(schema.leases.c.pool)
-        .subquery()
-    )
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(
-            select(schema.pools, func.coalesce(held.c.held, 0.0).label("held"))
-            .join(held, held.c.pool == schema.pools.c.name, isouter=True)
-            .order_by(schema.pools.c.name)
-        ).all()
+    with ledger.connect() as connection:
+        pools = pool_usage.list_pools(connection)
     return [
-        PoolSummary(
-            name=row.name,
-            capacity=None if row.capacity >= leases.UNKNOWN else row.capacity,
-            is_fixed=row.is_fixed,
-            held=float(row.held),
-        )
-        for row in rows
+        PoolSummary(name=pool.name, capacity=pool.capacity, is_fixed=pool.is_fixed, held=pool.held)
+        for pool in pools
     ]
 
 
@@ -55,12 +39,12 @@ Capacity = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
 def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: OpenLedger) -> None:
     """Sets the capacity of a pool. Studies with an allocator grow and shrink with it."""
     caller.require_edit_dag(PLATFORM_DAG)
-    with ledger.engine.begin() as connection:
+    with ledger.begin() as connection:
         leases.set_capacity(connection, name, capacity)
 
 
 @pool_router.post("/pools/{name}/found", tags=[TASKS], dependencies=[TASK_ONLY])
 def record_measured_capacity(name: str, capacity: Capacity, ledger: OpenLedger) -> None:
     """Records the capacity of a pool as measured from its nodes, unless a person has set it."""
-    with ledger.engine.begin() as connection:
+    with ledger.begin() as connection:
         leases.find_capacity(connection, name, capacity)

@@ -1,4 +1,4 @@
-"""Jobs: a JSON object and an archive of code become a study of the generic DAG."""
+"""Submission of jobs: a JSON object and a code archive become a study of the generic DAG."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import obstore
-from sqlalchemy import and_, select
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.checkpoints import BadCodeError, Store
 from hpo_ops.checkpoints.code_archive import MAX_PACKED, find_module, keep_code, unpack_archive
@@ -24,41 +22,38 @@ from hpo_ops.gateway.http.authentication import Right
 from hpo_ops.gateway.queries.study_progress import read_progress
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.ledger import Ledger, StudyIdentity, UnknownStudyError
-from hpo_ops.ledger.schema import jobs
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
+from hpo_ops.ledger.job_table import JobRow, add_job, find_submission, list_jobs
 
 ARCHIVES = "archives"
-"""Folder of the store for archives that jobs name instead of sending them."""
+"""Folder of the store with code archives that jobs name instead of uploading them."""
 LOCAL_NOTE = (
-    "trials run as processes of the workers here: compute, cpu_per_pod, memory_per_pod and "
-    "gpu_per_pod are for pods, and what setup.py asks for must be installed already"
+    "trials run as local processes of the workers: compute, cpu_per_pod, memory_per_pod and "
+    "gpu_per_pod have no effect, and the requirements of setup.py must be installed already"
 )
 
 
 class Runs(Protocol):
-    """DAG runs, as the platform around the gateway starts them."""
+    """Starts DAG runs and looks up their state, on the platform that the gateway is part of."""
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
-        """Starts a DAG run; one that is there already stays as it is."""
+        """Starts a DAG run; a run that exists already stays as it is."""
         ...
 
     def state(self, dag_id: str, run_id: str) -> str | None:
-        """Airflow's word for how a run stands; None where there is no such run."""
+        """Airflow's state of a DAG run; None where there is no such run."""
         ...
 
 
 @dataclass(frozen=True)
 class Platform:
-    """What jobs need from the platform around the gateway.
+    """What the submission of jobs needs from the platform that the gateway is part of.
 
     Attributes:
         runs: Starts DAG runs.
-        open_store: The address of the platform's store, and the store.
-        folder: Where code is unpacked, for samplers of the user's.
-        runner: Where trials of jobs run.
-        most_trials: Trials that a rolling study may have.
+        open_store: Opens the platform's store; returns its URL too.
+        folder: Where code is unpacked, for users' samplers.
+        runner: The runner of the jobs' trials.
+        most_trials: The largest number of trials of a rolling study.
     """
 
     runs: Runs
@@ -70,7 +65,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Takes jobs in and says how they stand. Every call is safe to repeat."""
+    """Submits jobs and looks up their status. Every call is safe to repeat."""
 
     ledger: Ledger
     platform: Platform
@@ -83,20 +78,20 @@ class Jobs:
     def submit(
         self, data: object, *, key: str | None, archive: BinaryIO | None, user: str
     ) -> tuple[JobStatus, bool]:
-        """Makes a study of a job, once.
+        """Starts a study from a job, once.
 
         Args:
             data: The job.
-            key: The submission's Idempotency-Key; without one the job's name stands for it.
+            key: The submission's idempotency key; None uses the job's name as the key.
             archive: Its code; None where the job names an archive in the store.
-            user: Who submits it.
+            user: The person who submits it.
 
         Returns:
-            How it stands, and whether it is new.
+            The job's status, and whether the job is new.
 
         Raises:
-            StudyError: The job or its code cannot be used; names the key.
-            ConflictError: The key or name is another job's.
+            StudyError: The job or its code is invalid; the message names the JSON key.
+            ConflictError: Another job of this person has the same key or name.
         """
         job = parse_job(data)
         known = self._find(job, key, user)
@@ -113,38 +108,31 @@ class Jobs:
     def status(
         self, name: str, run_id: str | None = None, *, user: str, may_read: Right
     ) -> JobStatus:
-        """How a job stands: that of a run, or else the newest of a name; one's own come first.
+        """Looks up the status of the newest job of a name; jobs of the caller come first.
 
         Args:
-            name: The job's name, which jobs of other people may have as well.
-            run_id: Its DAG run.
-            user: Who asks.
-            may_read: Whether they may see a job, by its row.
+            name: The job's name, which jobs of other people may have too.
+            run_id: Its DAG run; None for any.
+            user: The person who asks.
+            may_read: Whether that person may see a job.
 
         Raises:
-            LookupError: There is none that they may see.
+            LookupError: There is no such job, or none that the person may see.
         """
-        query = (
-            select(jobs, jobs.c.user.label("owner"))
-            .where(jobs.c.name == name)
-            .order_by(jobs.c.user != user, jobs.c.at.desc())
-        )
-        if run_id is not None:
-            query = query.where(jobs.c.run_id == run_id)
-        with self.ledger.engine.connect() as connection:
-            rows = connection.execute(query).all()
+        with self.ledger.connect() as connection:
+            rows = list_jobs(connection, name, run_id=run_id, user=user)
         row = next(filter(may_read, rows), None)
         if row is None:
             raise UnknownStudyError(f"there is no job {name}")
         return self._status(row)
 
     def _take_code(self, job: Job, archive: BinaryIO | None) -> tuple[str, StudyConfig]:
-        """Looks through a job's code and keeps it; returns its address, and the study."""
+        """Checks a job's code and keeps it in the store; returns its URI, and the study."""
         source = f"job {job.jobname}"
         address, store = self.platform.open_store()
         with tempfile.TemporaryDirectory(prefix="hpo-job-") as folder:
             try:
-                unpack_archive(archive or _named(store, job.file_name), Path(folder))
+                unpack_archive(archive or _read_archive(store, job.file_name), Path(folder))
                 root = find_module(Path(folder), job.module)
                 if root is None:
                     path = job.module.replace(".", "/")
@@ -160,7 +148,7 @@ class Jobs:
 
     def _check_size(self, study: StudyConfig, source: str) -> None:
         problems = [
-            f"{key} is {found}, but must be {most} or less here"
+            f"{key} is {found}, but must be {most} or less on this platform"
             for key, found, most in (
                 ("num_iterations", study.trials, self.platform.most_trials),
                 ("parallelism_fact", study.parallelism, GENERIC_CEILING),
@@ -170,40 +158,37 @@ class Jobs:
         if problems:
             raise StudyError(source, problems)
 
-    def _enter(self, job: Job, code: str, key: str | None, user: str) -> Row[Any]:
-        values: dict[str, Any] = {
-            "key": key,
-            "name": job.jobname,
-            "dag_id": self.dag_id,
-            # Nobody can guess it, and so trigger a run of their own in the job's place.
-            "run_id": f"job__{job.jobname}__{uuid.uuid4().hex[:12]}",
-            "job": job.model_dump(mode="json"),
-            "code": code,
-            "user": user,
-        }
-        with self.ledger.engine.begin() as connection:
-            connection.execute(upsert(jobs).values(values).on_conflict_do_nothing())
+    def _enter(self, job: Job, code: str, key: str | None, user: str) -> JobRow:
+        """Enters a job; returns the row of the first submission with its key or name."""
+        new = JobRow(
+            key=key,
+            name=job.jobname,
+            dag_id=self.dag_id,
+            # Random, so that nobody else can trigger a run with this id first.
+            run_id=f"job__{job.jobname}__{uuid.uuid4().hex[:12]}",
+            job=job.model_dump(mode="json"),
+            code=code,
+            user=user,
+        )
+        with self.ledger.begin() as connection:
+            add_job(connection, new)
         row = self._find(job, key, user)
         if row is None:
-            raise UnknownStudyError(f"job {job.jobname} has gone meanwhile")
+            raise UnknownStudyError(f"job {job.jobname} was deleted while it was submitted")
         return row
 
-    def _find(self, job: Job, key: str | None, user: str) -> Row[Any] | None:
-        """The submission of a person with a key, or without one under the job's name."""
-        is_it = jobs.c.key == key
-        if key is None:
-            is_it = and_(jobs.c.key.is_(None), jobs.c.name == job.jobname)
-        with self.ledger.engine.connect() as connection:
-            return connection.execute(select(jobs).where(jobs.c.user == user, is_it)).one_or_none()
+    def _find(self, job: Job, key: str | None, user: str) -> JobRow | None:
+        with self.ledger.connect() as connection:
+            return find_submission(connection, user=user, key=key, name=job.jobname)
 
-    def _status(self, row: Row[Any]) -> JobStatus:
+    def _status(self, row: JobRow) -> JobStatus:
         has_failed = self.platform.runs.state(row.dag_id, row.run_id) == "failed"
         status = JobStatus(
             job=row.name,
             dag_id=row.dag_id,
             run_id=row.run_id,
             state="failed" if has_failed else "queued",
-            reason="its DAG run failed before its study started" if has_failed else "",
+            reason="the DAG run failed before the study started" if has_failed else "",
             iterations=Job.model_validate(row.job).num_iterations,
             notes=[LOCAL_NOTE] if row.dag_id == GENERIC_DAGS["local"] else [],
         )
@@ -224,33 +209,31 @@ class Jobs:
         )
 
 
-def _check_same(row: Row[Any], job: Job, code: str) -> None:
-    """Raises `ConflictError` where what was entered under a key is another job."""
+def _check_same(row: JobRow, job: Job, code: str) -> None:
+    """Raises `ConflictError` if the job that was submitted with a key before is different."""
     keys = job.differences(Job.model_validate(row.job))
     if not keys and row.code == code:
         return
     what = f"job {row.name}" if row.key is None else f"Idempotency-Key {row.key}"
-    other = f"another {', '.join(keys)}" if keys else "other code"
+    difference = f"another {', '.join(keys)}" if keys else "other code"
     raise ConflictError(
-        f"{what} is there already with {other}; give this one another name, "
-        "or an Idempotency-Key of its own"
+        f"{what} was submitted before with {difference}; submit this job with another name "
+        "or another Idempotency-Key"
     )
 
 
-def _named(store: Store, file_name: str) -> BytesIO:
-    """An archive that lies in the store."""
+def _read_archive(store: Store, file_name: str) -> BytesIO:
+    """Reads a code archive from the store."""
     name = f"{ARCHIVES}/{file_name.lstrip('/')}"
     try:
         check_path(name)
         found = obstore.get(store, name)
     except FileNotFoundError as error:
-        raise BadCodeError(
-            f"no archive was sent along, and there is no {name} in the store"
-        ) from error
+        raise BadCodeError(f"no archive was uploaded, and the store has no {name}") from error
     except ValueError as error:
         raise BadCodeError(str(error)) from error
     if found.meta["size"] > MAX_PACKED:
         raise BadCodeError(
-            f"it has {found.meta['size'] >> 20} MiB, at most {MAX_PACKED >> 20} are taken"
+            f"it has {found.meta['size'] >> 20} MiB, but at most {MAX_PACKED >> 20} are allowed"
         )
     return BytesIO(bytes(found.bytes()))

@@ -1,169 +1,104 @@
-"""The ledger's side of reconciling: what it has open, and how that is put right."""
+"""The ledger's side of the reconciler: what is open, and how leftovers of a crash are repaired."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import Row, Select, and_, delete, func, or_, select
 
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
 from hpo_ops.gateway.http.authentication import Right
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.studies import Studies
-from hpo_ops.ledger import Ledger, StudyState
-from hpo_ops.ledger.schema import leases, segments, studies
+from hpo_ops.ledger import Ledger, StudyState, repair_queries
+from hpo_ops.ledger.repair_queries import OpenStudy, SegmentOfStudy, StrayLeaseOfStudy
 from hpo_ops.protocol import Cause, Outcome, SegmentResult
 
 
 def read_ledger(
     ledger: Ledger,
-    asked: Sequence[str],
+    segment_ids: Sequence[str],
     *,
     may_read: Right,
     may_edit: Right,
     is_operator: bool = True,
 ) -> LedgerPart:
-    """What is open, as far as the asker may see it. Takes no lock.
+    """Reads what is open, as far as the caller may see it. Takes no lock.
 
     Args:
         ledger: The ledger.
-        asked: Segments to tell about, whether or not they are open.
-        may_read: Whether the asker may see a study.
-        may_edit: Whether the asker may change it.
-        is_operator: Whether the asker may know which of the segments exist at all. To others a
-            segment that does not exist is hidden like one that they may not see.
+        segment_ids: Segments to describe, whether or not they are open.
+        may_read: Whether the caller may see a study.
+        may_edit: Whether the caller may change a study.
+        is_operator: Whether the caller may know which segments exist. For other callers a segment
+            that does not exist is reported as hidden, like one that they may not see.
     """
-    with ledger.engine.connect() as connection:
-        open_studies = connection.execute(
-            select(
-                studies,
-                studies.c.key.label("study_key"),
-                _seconds_since(studies.c.at).label("seconds"),
-            )
-            .where(studies.c.state != StudyState.ENDED.value)
-            .order_by(studies.c.id)
-        ).all()
-        known_segments = connection.execute(_segments(asked)).all()
-        stray = connection.execute(_stray_leases()).all()
-        namespace = studies.c.config[("pod", "namespace")].as_string()
-        namespaces = connection.execute(
-            select(
-                namespace.label("namespace"),
-                studies.c.dag_id,
-                studies.c.run_id,
-                studies.c.owner,
-            ).where(namespace.is_not(None))
-        ).all()
-    seen = [row for row in known_segments if may_read(row)]
-    shown = {row.id for row in seen}
-    exist = {row.id for row in known_segments}
+    with ledger.connect() as connection:
+        studies = repair_queries.list_open_studies(connection)
+        segments = repair_queries.list_open_segments(connection, segment_ids=segment_ids)
+        leases = repair_queries.list_stray_leases(connection)
+        namespaces = repair_queries.list_namespaces(connection)
+    visible = [segment for segment in segments if may_read(segment)]
+    candidates = {segment.id for segment in segments} if is_operator else set(segment_ids)
     return LedgerPart(
-        studies=[
-            LedgerStudy(
-                id=row.id,
-                key=row.study_key,
-                dag_id=row.dag_id,
-                run_id=row.run_id,
-                state=row.state,
-                seconds=float(row.seconds),
-                may_edit=may_edit(row),
-            )
-            for row in open_studies
-            if may_read(row)
-        ],
-        segments=[_segment(row, may_edit) for row in seen],
-        leases=[
-            StrayLease(
-                segment=row.segment_id,
-                study_id=row.study_id,
-                study=row.study_key,
-                trial=row.trial,
-                may_edit=may_edit(row),
-            )
-            for row in stray
-            if may_read(row)
-        ],
-        namespaces=sorted({row.namespace for row in namespaces if may_read(row)}),
-        hidden=sorted((exist if is_operator else set(asked)) - shown),
+        studies=[_study(study, may_edit) for study in studies if may_read(study)],
+        segments=[_segment(segment, may_edit) for segment in visible],
+        leases=[_stray_lease(lease, may_edit) for lease in leases if may_read(lease)],
+        namespaces=sorted({item.namespace for item in namespaces if may_read(item)}),
+        hidden=sorted(candidates - {segment.id for segment in visible}),
     )
 
 
-def _seconds_since(moment: Any) -> Any:
-    return func.extract("epoch", func.now() - moment)
-
-
-def _segments(asked: Sequence[str]) -> Select[Any]:
-    return (
-        select(
-            segments.c.id,
-            segments.c.study_id,
-            segments.c.trial,
-            segments.c.runner,
-            studies.c.key.label("study_key"),
-            studies.c.run_id,
-            studies.c.dag_id,
-            studies.c.owner,
-            studies.c.state.label("study_state"),
-            studies.c.config[("pod", "namespace")].as_string().label("namespace"),
-            _seconds_since(segments.c.at).label("seconds"),
-            _seconds_since(segments.c.ended_at).label("ended_seconds"),
-            func.coalesce(leases.c.expires_at > func.now(), False).label("has_lease"),
-        )
-        .join(studies, studies.c.id == segments.c.study_id)
-        .join(leases, leases.c.segment_id == segments.c.id, isouter=True)
-        .where(or_(segments.c.outcome.is_(None), segments.c.id.in_(asked)))
-        .order_by(segments.c.study_id, segments.c.trial, segments.c.at)
+def _study(study: OpenStudy, may_edit: Right) -> LedgerStudy:
+    return LedgerStudy(
+        id=study.id,
+        key=study.key,
+        dag_id=study.dag_id,
+        run_id=study.run_id,
+        state=study.state,
+        seconds=study.seconds,
+        may_edit=may_edit(study),
     )
 
 
-def _segment(row: Row[Any], may_edit: Right) -> LedgerSegment:
+def _segment(segment: SegmentOfStudy, may_edit: Right) -> LedgerSegment:
     return LedgerSegment(
-        id=row.id,
-        study_id=row.study_id,
-        study=row.study_key,
-        study_state=row.study_state,
-        trial=row.trial,
-        runner=row.runner,
-        namespace=row.namespace,
-        seconds=float(row.seconds),
-        ended_seconds=None if row.ended_seconds is None else float(row.ended_seconds),
-        has_lease=row.has_lease,
-        may_edit=may_edit(row),
+        id=segment.id,
+        study_id=segment.study_id,
+        study=segment.study_key,
+        study_state=segment.study_state,
+        trial=segment.trial,
+        runner=segment.runner,
+        namespace=segment.namespace,
+        seconds=segment.seconds,
+        ended_seconds=segment.ended_seconds,
+        has_lease=segment.has_lease,
+        may_edit=may_edit(segment),
     )
 
 
-def _open_segment_of_lease() -> Any:
-    return and_(segments.c.id == leases.c.segment_id, segments.c.outcome.is_(None))
-
-
-def _stray_leases() -> Select[Any]:
-    return (
-        select(
-            leases,
-            studies.c.key.label("study_key"),
-            studies.c.run_id,
-            studies.c.dag_id,
-            studies.c.owner,
-        )
-        .join(studies, studies.c.id == leases.c.study_id)
-        .join(segments, _open_segment_of_lease(), isouter=True)
-        .where(segments.c.id.is_(None))
-        .order_by(leases.c.study_id, leases.c.trial)
+def _stray_lease(lease: StrayLeaseOfStudy, may_edit: Right) -> StrayLease:
+    return StrayLease(
+        segment=lease.segment_id,
+        study_id=lease.study_id,
+        study=lease.study_key,
+        trial=lease.trial,
+        may_edit=may_edit(lease),
     )
 
 
 def close_study(service: Studies, study_id: int, reason: str) -> None:
-    """Closes a study whose DAG run will not: open segments end, leases are free."""
+    """Closes a study whose DAG run cannot: open segments end, leases are released."""
     service.stop(study_id, reason)
     service.end(study_id, {})
 
 
 def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) -> bool:
-    """Finishes a segment as preempted, unless someone has given a sign of life meanwhile.
+    """Ends a segment as preempted, unless a heartbeat has extended its lease meanwhile.
 
     Returns:
-        Whether it is over now.
+        Whether the segment has ended.
+
+    Raises:
+        LookupError: The study has no such segment.
     """
     with ledger.study(study_id) as session:
         segment = session.segment(segment_id)
@@ -171,11 +106,7 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
             raise LookupError(f"study {session.record.key} has no segment {segment_id}")
         if segment.outcome is not None:
             return True
-        is_alive = session.connection.execute(
-            select(leases.c.segment_id).where(
-                leases.c.segment_id == segment_id, leases.c.expires_at > func.now()
-            )
-        ).first()
+        is_alive = repair_queries.has_live_lease(session.connection, segment_id)
         if is_alive and session.record.state is not StudyState.ENDED:
             return False
         lost = SegmentResult(outcome=Outcome.PREEMPTED, reason=reason, cause=Cause.TASK_LOST)
@@ -184,12 +115,6 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
 
 
 def free_leases(ledger: Ledger, study_id: int) -> list[str]:
-    """Gives back the leases of a study's segments that are over; returns their ids."""
+    """Releases the leases of a study's segments that have ended; returns those segments."""
     with ledger.study(study_id) as session:
-        is_open = select(segments.c.id).where(_open_segment_of_lease()).exists()
-        freed = session.connection.execute(
-            delete(leases)
-            .where(leases.c.study_id == study_id, ~is_open)
-            .returning(leases.c.segment_id)
-        )
-        return sorted(freed.scalars())
+        return repair_queries.release_stray_leases(session.connection, study_id)

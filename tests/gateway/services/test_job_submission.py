@@ -137,7 +137,7 @@ def test_another_job_under_the_same_name_is_a_conflict_that_names_what_differs(l
     lab.post()
     answer = lab.post({**SMALL, "num_iterations": 3, "strategy": "TPE"})
     assert answer.status_code == 409
-    assert "job SampleModel is there already" in answer.json()["detail"]
+    assert "job SampleModel was submitted before" in answer.json()["detail"]
     assert "another strategy, num_iterations" in answer.json()["detail"]
     other = lab.post(code=archive({**CODE, "modelpkg/train.py": "class Model: ..."}))
     assert other.status_code == 409
@@ -246,8 +246,14 @@ def test_a_job_without_one_of_its_keys_is_refused_by_its_name(lab: Lab) -> None:
 def test_what_does_not_fit_is_said_before_anything_runs(lab: Lab) -> None:
     for changes, said in (
         ({"module_name": "missing"}, "module_name is 'missing', but there is no modelpkg/missing"),
-        ({"num_iterations": 5000}, "num_iterations is 5000, but must be 1024 or less here"),
-        ({"parallelism_fact": 65}, "parallelism_fact is 65, but must be 64 or less here"),
+        (
+            {"num_iterations": 5000},
+            "num_iterations is 5000, but must be 1024 or less on this platform",
+        ),
+        (
+            {"parallelism_fact": 65},
+            "parallelism_fact is 65, but must be 64 or less on this platform",
+        ),
         ({"strategy": "MAGIC"}, "strategy is 'magic', but must be one of"),
     ):
         answer = lab.post({**SMALL, **changes})

@@ -46,6 +46,18 @@ def expire_leases(studies: Studies) -> None:
         connection.execute(text("UPDATE ledger.leases SET expires_at = now() - interval '1 s'"))
 
 
+def add_stray_lease(studies: Studies, study_id: int) -> None:
+    """A lease of a segment that does not exist."""
+    with studies.ledger.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO ledger.leases (segment_id, study_id, trial, pool, amount, expires_at)"
+                " VALUES ('stray', :study, 0, 'cpu', 1, now() + interval '1 h')"
+            ),
+            {"study": study_id},
+        )
+
+
 def leases(studies: Studies) -> list[str]:
     with studies.ledger.engine.connect() as connection:
         return list(connection.execute(text("SELECT segment_id FROM ledger.leases")).scalars())
@@ -87,6 +99,24 @@ def test_it_tells_what_is_open(studies: Studies, gateway: GatewayClient) -> None
     assert part.namespaces == ["far"]
     assert part.leases == []
     assert part.hidden == []
+
+
+def test_every_finding_names_a_study_by_its_own_key(
+    studies: Studies, gateway: GatewayClient
+) -> None:
+    """The key of a study of a generic DAG is not its name and run id, as it has a hash."""
+    request = StudyRequest(config=study_data(), dag_id="hpo_study", run_id="r 1")
+    study_id = studies.start(request).id
+    studies.sample(study_id, 0)
+    segment = segment_of(studies.turn(study_id, 0, "a"))
+    add_stray_lease(studies, study_id)
+    key = studies.ledger.get(study_id).key
+    assert key.startswith("small/r-1-")
+    assert gateway.progress(study_id).key == key
+    part = gateway.ledger_part([segment])
+    assert [item.key for item in part.studies] == [key]
+    assert [item.study for item in part.segments] == [key]
+    assert [item.study for item in part.leases] == [key]
 
 
 def test_a_lease_that_has_expired_is_none(studies: Studies, gateway: GatewayClient) -> None:
@@ -169,14 +199,7 @@ def test_leases_of_segments_that_are_over_are_freed(
     studies: Studies, gateway: GatewayClient
 ) -> None:
     study_id, segment = begin_pods(studies)
-    with studies.ledger.engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO ledger.leases (segment_id, study_id, trial, pool, amount, expires_at)"
-                " VALUES ('stray', :study, 0, 'cpu', 1, now() + interval '1 h')"
-            ),
-            {"study": study_id},
-        )
+    add_stray_lease(studies, study_id)
     (lease,) = gateway.ledger_part().leases
     assert (lease.segment, lease.study_id, lease.study) == ("stray", study_id, "small/r")
     assert gateway.free_leases(study_id) == ["stray"]
@@ -189,10 +212,10 @@ def test_what_was_found_is_gone_after_its_repair(studies: Studies, gateway: Gate
     with studies.ledger.engine.begin() as connection:
         connection.execute(text("UPDATE ledger.studies SET at = at - interval '1 h'"))
     gone = {study_id: RunState.MISSING}
-    (finding,) = find_leftovers(gateway.ledger_part(), gone, None)
+    (finding,) = find_leftovers(gateway.ledger_part(), gone, {})
     assert finding.repair is Repair.END_STUDY
     gateway.close_study(study_id, finding.reason)
-    assert find_leftovers(gateway.ledger_part(), gone, None) == []
+    assert find_leftovers(gateway.ledger_part(), gone, {}) == []
 
 
 # -- to whom ---------------------------------------------------------------------------------

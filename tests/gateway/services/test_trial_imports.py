@@ -126,7 +126,7 @@ def test_values_that_are_no_numbers_are_left_out(
         )
     )
     done = post(studies, read_storage(url, study, name="old", renames={})).json()
-    assert done["left_out"]["has a value that is no finite number"] == [5]
+    assert done["left_out"]["has a value that is not a finite number"] == [5]
 
 
 def test_a_storage_that_cannot_be_used_is_named_without_its_password(

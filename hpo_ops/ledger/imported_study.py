@@ -1,0 +1,122 @@
+"""Imported studies: trials that were run elsewhere, recorded as a study that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from hpo_ops.config import StudyConfig
+from hpo_ops.core import TrialState
+from hpo_ops.ledger.ledger import enter_row
+from hpo_ops.ledger.schema import reports, trials
+from hpo_ops.ledger.study_identity import StudyIdentity
+from hpo_ops.ledger.study_record import StudyState
+from hpo_ops.protocol import ParamValue, Provenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedTrial:
+    """A completed trial that was run elsewhere.
+
+    Attributes:
+        value: Its final value of the objective.
+        metrics: Its final values by metric.
+        curve: Its reports as pairs of step and objective, by step; at least one.
+        reason: Where it comes from, as a sentence for people.
+    """
+
+    params: Mapping[str, ParamValue]
+    value: float
+    metrics: Mapping[str, float]
+    curve: Sequence[tuple[int, float]]
+    reason: str
+
+    @property
+    def best_step(self) -> int:
+        """The first step with the final value; the last step where no report has it."""
+        steps = (step for step, value in self.curve if value == self.value)
+        return next(steps, self.curve[-1][0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedStudy:
+    """A study of trials that were run elsewhere.
+
+    Attributes:
+        owner: The person who imports it.
+        share: DAGs with which it shares its trials.
+        reason: Why it has ended, as a sentence for people.
+        trials: Its trials, by their new numbers.
+    """
+
+    config: StudyConfig
+    identity: StudyIdentity
+    owner: str | None
+    share: Sequence[str]
+    reason: str
+    trials: Sequence[ImportedTrial]
+
+
+def record_import(connection: Connection, study: ImportedStudy) -> bool:
+    """Records an imported study with its trials and reports, as if it had just ended.
+
+    Returns:
+        Whether it was recorded; False where a study of this identity exists, which stays as it is.
+    """
+    values = {
+        "name": study.config.name,
+        "run_id": study.identity.run_id,
+        "dag_id": study.identity.dag_id,
+        "config": study.config.to_dict(),
+        "pool": study.config.pool,
+        "origin": Provenance().to_dict(),
+        "state": StudyState.ENDED.value,
+        "reason": study.reason,
+        "ended_at": func.now(),
+        "owner": study.owner,
+        "share": list(study.share),
+    }
+    study_id = enter_row(connection, study.identity, values)
+    if study_id is None:
+        return False
+    ended_at = connection.execute(select(func.now())).scalar_one()
+    metric = study.config.objective.name
+    connection.execute(
+        trials.insert(),
+        [
+            {
+                "study_id": study_id,
+                "number": number,
+                "state": TrialState.COMPLETED.value,
+                "params": dict(trial.params),
+                "seed": 0,
+                "step": trial.curve[-1][0],
+                "value": trial.value,
+                "best_step": trial.best_step,
+                "metrics": dict(trial.metrics),
+                "reason": trial.reason,
+                "told": True,
+                "ended_at": ended_at,
+            }
+            for number, trial in enumerate(study.trials)
+        ],
+    )
+    connection.execute(
+        reports.insert(),
+        [
+            {
+                "study_id": study_id,
+                "trial": number,
+                "step": step,
+                "segment_id": study.identity.run_id,
+                "value": value,
+                "metrics": {metric: value},
+                "seconds": 0.0,
+            }
+            for number, trial in enumerate(study.trials)
+            for step, value in trial.curve
+        ],
+    )
+    return True
