@@ -38,7 +38,7 @@ class Table:
     """Every configuration's validation losses.
 
     Attributes:
-        space: The space; each parameter a list of choices, or of whole numbers that stand for
+        space: The space; each parameter a list of choices, or of integers that stand for
             those that have an order.
         losses: The losses of a configuration, one for each training.
         least: The least mean loss of all.

@@ -55,10 +55,10 @@ def read_storage(
         CommandError: The storage cannot be opened, or has no such study or several of them.
     """
     from hpo_ops.samplers.optuna_import import study_names
-    from hpo_ops.samplers.warm_start_trials import open_other, read_source
+    from hpo_ops.samplers.warm_start_trials import open_existing_storage, read_source
 
     try:
-        storage = open_other(url)
+        storage = open_existing_storage(url)
         names = study_names(storage)
         if name is None and len(names) == 1:
             name = names[0]

@@ -108,7 +108,7 @@ SharingField = Annotated[
 
 def _not_a_flag(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError(f"is {value!r}, but must be a whole number")
+        raise ValueError(f"is {value!r}, but must be an integer")
     return value
 
 

@@ -89,14 +89,14 @@ def _number(value: object) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """Also for whole numbers that are too large for a float."""
+    """Also for integers that are too large for a float."""
     return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _whole(value: object) -> int:
     number = _number(value)
     if number != int(number):
-        raise ValueError(f"has {number!r}, but it must be a whole number")
+        raise ValueError(f"has {number!r}, but it must be an integer")
     return int(number)
 
 

@@ -52,7 +52,7 @@ def shown(value: object) -> str:
     """A value as a message shows it: short, however large it is."""
     try:
         text = _short.repr(value)
-    except ValueError:  # Python writes no whole number of thousands of digits
+    except ValueError:  # Python writes no integer of thousands of digits
         return "a value of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -71,7 +71,7 @@ _RULES = {
     "finite_number": "{key} is {found}, but must be a finite number",
     "model_type": "{key} is {found}, but must be a mapping",
 }
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_KINDS = {"int": "an integer", "float": "a number", "bool": "true or false"}
 
 
 def _sentences(detail: ErrorDetails, model: type[BaseModel]) -> list[str]:

@@ -70,7 +70,7 @@ def _fit_value(parameter: Parameter, value: object) -> ParamValue:
         case Int(low=low, high=high, step=step):
             number = _number(value, low, high)
             if number != int(number):
-                raise ValueError("a whole number")
+                raise ValueError("an integer")
             if (int(number) - low) % step:
                 raise ValueError(f"{low} and whole steps of {step}")
             return int(number)

@@ -153,7 +153,7 @@ def _describe(choices: Iterable[Any]) -> str:
             names.append("one of " + ", ".join(str(member.value) for member in choice))
         else:
             words: dict[Any, str] = {
-                int: "a whole number",
+                int: "an integer",
                 float: "a number",
                 bool: "true or false",
                 str: "text",

@@ -1,4 +1,7 @@
-"""Samplers: who proposes. Optuna's by name or class, on the ledger's database."""
+"""Samplers propose configurations: Optuna's, REINFORCE, or a user's search algorithm.
+
+Optuna keeps its studies and trials in its own tables in the ledger's database.
+"""
 
 from hpo_ops.samplers.sampler_registry import (
     MULTI_OBJECTIVE,

@@ -1,4 +1,4 @@
-"""Parameters of a space as Optuna writes them."""
+"""Converts parameters of a search space to Optuna's distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_distribution(parameter: Parameter) -> BaseDistribution:
-    """The distribution that Optuna keeps with a parameter's value."""
+    """Converts a parameter to the distribution that Optuna stores with the parameter's value."""
     match parameter:
         case Float(low=low, high=high, log=log, step=step):
             return FloatDistribution(low, high, log=log, step=step)

@@ -1,4 +1,8 @@
-"""A trial that a sampler works on before it is written: at once and whole, or not at all."""
+"""An Optuna trial that exists in memory only, until all its parameters are sampled.
+
+It is then written in one transaction, so that a crash never leaves a trial with half its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,18 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 DRAFT = -1
-"""The draft's id: the one that it will have is not known before it is written."""
+"""Id of the draft; the database assigns the final id when the trial is written."""
 
 
 class Draft:
-    """Optuna's storage with one more running trial, which is in memory only.
+    """A view of an Optuna storage with one more running trial, which is in memory only.
+
+    Every method that is not defined here goes to the real storage.
 
     Args:
-        storage: Where the study is.
+        storage: The storage of the study.
         number: The number that the trial will have.
-        attributes: What Optuna's trial has as system attributes.
+        attributes: System attributes of the trial.
     """
 
     def __init__(self, storage: BaseStorage, number: int, **attributes: Any) -> None:
@@ -34,10 +40,10 @@ class Draft:
         return getattr(self._storage, name)
 
     def write(self, study_id: int) -> None:
-        """Adds the trial to its study, in one transaction."""
+        """Writes the trial to its study in the real storage, in one transaction."""
         self._storage.create_new_trial(study_id, template_trial=self.trial)
 
-    # -- what samplers and Optuna's trial ask for --------------------------------------------
+    # -- methods of a storage that samplers and `optuna.Trial` call ---------------------------
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         return self.trial if trial_id == DRAFT else self._storage.get_trial(trial_id)
@@ -52,8 +58,8 @@ class Draft:
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         written = self._storage.get_all_trials(study_id, deepcopy=deepcopy, states=states)
-        is_asked_for = states is None or TrialState.RUNNING in states
-        return [*written, self.trial] if is_asked_for else written
+        is_included = states is None or TrialState.RUNNING in states
+        return [*written, self.trial] if is_included else written
 
     def set_trial_param(
         self,
@@ -78,4 +84,4 @@ class Draft:
 
     def _require_draft(self, trial_id: int) -> None:
         if trial_id != DRAFT:
-            raise ValueError(f"trial {trial_id} is not the one that is being asked for")
+            raise ValueError(f"trial {trial_id} is not the draft, and cannot be changed here")

@@ -1,4 +1,4 @@
-"""Trials that were run elsewhere: read from an Optuna storage, written to a study of ours."""
+"""Writes imported trials to a study in Optuna's tables, for `hpo import`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTrial:
-    """A completed trial whose parameters are a point of the space.
+    """A completed trial of another study, whose parameters are a point of this study's space.
 
     Attributes:
-        number: Its number where it was run.
-        params: Its parameters.
+        number: The trial's number in the other study.
+        params: The trial's parameters.
         values: A value for each metric.
-        curve: Its reports (step, value).
+        curve: The trial's reports (step, value).
     """
 
     number: int
@@ -35,17 +35,17 @@ class KnownTrial:
 
 
 def study_names(storage: BaseStorage) -> list[str]:
-    """The studies of a storage."""
+    """Returns the names of all studies in an Optuna storage, sorted."""
     return sorted(study.study_name for study in optuna.get_all_study_summaries(storage))
 
 
 def add_trials(search: Search, source: str, trials: Sequence[KnownTrial]) -> None:
-    """Writes trials to a study in Optuna's tables, each once however often it is called."""
+    """Writes trials to a study in Optuna's tables. Idempotent: each trial is written once."""
     study = search.open()
-    there = {trial.user_attrs.get(FROM) for trial in study.get_trials(deepcopy=False)}
+    written = {trial.user_attrs.get(FROM) for trial in study.get_trials(deepcopy=False)}
     for trial in trials:
-        mark = f"{source}#{trial.number}"
-        if mark in there:
+        origin = f"{source}#{trial.number}"
+        if origin in written:
             continue
         study.add_trial(
             optuna.trial.create_trial(
@@ -53,6 +53,6 @@ def add_trials(search: Search, source: str, trials: Sequence[KnownTrial]) -> Non
                 params=dict(trial.params),
                 distributions={name: to_distribution(search.space[name]) for name in trial.params},
                 intermediate_values=dict(trial.curve),
-                user_attrs={FROM: mark},
+                user_attrs={FROM: origin},
             )
         )

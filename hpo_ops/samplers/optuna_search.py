@@ -1,4 +1,4 @@
-"""A study's search: parameters asked of Optuna and results told to it, in its own tables."""
+"""Asks Optuna for the parameters of a study's trials, and tells it their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_INTERMEDIATE_VALUES = 100
-"""Reports of a trial that Optuna is told of; a longer curve is thinned out evenly."""
+"""Most reports of a trial that are told to Optuna; longer curves are thinned out evenly."""
 
 _STATES = {
     TrialState.COMPLETED: optuna.trial.TrialState.COMPLETE,
@@ -39,19 +39,20 @@ _STATES = {
 
 
 FIXED = "fixed_params"
-"""Where Optuna looks for values that are not its sampler's to choose."""
+"""Optuna's system attribute with parameter values that the sampler must not choose."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Asks and tells for one study. Trial n here is trial n in Optuna.
+    """The ask-and-tell interface of one study to its sampler, on Optuna's tables.
 
-    In a study with a warm start, the trials that were taken from another one come first there, and
-    trial n here is the one n places after them. The first trials are those of ``enqueue``.
+    Trial n of the study is trial n in Optuna. In a study with a warm start, Optuna has the
+    imported trials first, so numbers there are shifted by the number of imported trials. The first
+    trials get the parameters of ``enqueue``.
 
-    The caller sees to it that asks of one study come one after the other. Everything may be
-    repeated: an ask for a number that was already asked gives the same answer. A trial is written
-    to Optuna's tables with all its parameters, or not at all.
+    Not thread-safe: the caller makes sure that only one ask of a study runs at a time. All methods
+    are idempotent: asking again for a number returns the same parameters. A trial is written to
+    Optuna's tables with all its parameters, or not at all.
     """
 
     storage: BaseStorage
@@ -69,25 +70,25 @@ class Search:
     def ask(
         self, number: int, *, wanted: Mapping[str, ParamValue] | None = None
     ) -> dict[str, ParamValue]:
-        """Parameters of trial ``number``.
+        """Returns the parameters of a trial; samples and stores them at the first call.
 
         Args:
-            number: The trial.
-            wanted: Values that it is to have; the sampler adds what they leave out.
+            number: The trial's number in the study.
+            wanted: Values that the trial must have; the sampler chooses the other parameters.
         """
         trial_id = self._find(number)
         if trial_id is not None:
             return self._check(number, self.storage.get_trial(trial_id).params)
-        # There may be trials before this one that are yet to be asked for.
-        following = number
-        while following > 0 and self._find(following - 1) is None:
-            following -= 1
-        for before in range(following, number):
+        # Optuna numbers trials without gaps: trials before this one are sampled first.
+        first_missing = number
+        while first_missing > 0 and self._find(first_missing - 1) is None:
+            first_missing -= 1
+        for before in range(first_missing, number):
             self._draw(before, None)
         return self._draw(number, wanted)
 
     def _draw(self, number: int, wanted: Mapping[str, ParamValue] | None) -> dict[str, ParamValue]:
-        """Parameters of a trial that Optuna does not have yet, and has from then on."""
+        """Samples the parameters of a new trial and writes the trial to Optuna's tables."""
         if wanted is None and number < len(self.enqueue):
             wanted = self.enqueue[number]
         study = self._study(number)
@@ -103,12 +104,17 @@ class Search:
         return params
 
     def _check(self, number: int, params: dict[str, ParamValue]) -> dict[str, ParamValue]:
-        """Parameters that a trial has; finds out who else adds trials to the study in Optuna."""
+        """Returns a stored trial's parameters in the order of the space.
+
+        Raises:
+            RuntimeError: The parameters do not fit the space: another program has added trials to
+                this study in Optuna's tables.
+        """
         names = [name for name in self.space if self.space.exists(name, params)]
         if set(names) != set(params):
             raise RuntimeError(
                 f"trial {number} of {self.name} has {', '.join(params) or 'nothing'} in Optuna, "
-                f"but must have {', '.join(names)}: it was added by somebody else"
+                f"but must have {', '.join(names)}: another program has added it"
             )
         return {name: params[name] for name in names}
 
@@ -122,23 +128,23 @@ class Search:
         violations: Sequence[float] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Tells how a trial ended; a trial that was told already is left as it is.
+        """Tells the sampler how a trial ended. Idempotent: the first result of a trial stays.
 
         Args:
-            number: The trial.
-            state: How it ended.
-            values: A value for each metric; None where there is none.
-            curve: Its reports (step, value); of use with one metric only.
-            violations: By how much it violates each constraint.
-            attributes: What else Optuna is to keep of it, for people.
+            number: The trial's number in the study.
+            state: The trial's final state.
+            values: A value for each metric; None for a trial without values.
+            curve: The trial's reports (step, value); used only in studies with one metric.
+            violations: By how much the trial violates each constraint.
+            attributes: User attributes of the trial in Optuna, for people who look at it there.
         """
         study = self._study(number)
         trial_id = self._find(number)
         if trial_id is None:
-            raise KeyError(f"trial {number} of {self.name} was never asked for")
+            raise KeyError(f"trial {number} of {self.name} is unknown to Optuna")
         told = list(values) if values is not None and state is TrialState.COMPLETED else None
         if state is TrialState.PRUNED and curve and len(self.directions) == 1:
-            told = [curve[-1][1]]  # the last one, as Optuna has it
+            told = [curve[-1][1]]  # Optuna's convention: a pruned trial has its last value
         try:
             known = {CONSTRAINTS: list(violations)} if violations else {}
             describe_trial(
@@ -147,13 +153,13 @@ class Search:
                 curve=_thinned(curve) if len(self.directions) == 1 else (),
                 attributes={**known, **(attributes or {})},
             )
-            _let_sampler_know(study, trial_id, _STATES[state], told)
+            _call_after_trial(study, trial_id, _STATES[state], told)
             end_trial(self.storage, trial_id, _STATES[state], told)
         except optuna.exceptions.UpdateFinishedTrialError:
             return
 
     def _find(self, number: int) -> int | None:
-        """Optuna's id of a trial; None where it was never asked for."""
+        """Returns Optuna's id of a trial; None if the trial has not been sampled yet."""
         find = self.storage.get_trial_id_from_study_id_trial_number
         try:
             return find(self._found._study_id, number + self._taken)
@@ -162,17 +168,20 @@ class Search:
 
     @cached_property
     def _taken(self) -> int:
-        """Trials of another study that come before the study's own."""
+        """The number of imported trials, which come before the study's own in Optuna."""
         if not self.is_warm:
             return 0
         return int(self._found.user_attrs[WARM_START]["taken"])
 
     def open(self) -> optuna.Study:
-        """The study in Optuna's tables, made if it is not there."""
+        """Returns the study in Optuna's tables, and creates it if it does not exist."""
         return self._study(0)
 
     def _study(self, number: int) -> optuna.Study:
-        """The study with a sampler whose draws depend on the study's seed and the trial alone."""
+        """Returns the study with a sampler seeded by the study's seed and the trial's number.
+
+        So a trial's parameters do not depend on which process samples them.
+        """
         path = ("ask",) if is_one_sequence(self.sampler, self.code) else ("ask", number)
         sampler = create_sampler(
             self.sampler,
@@ -188,7 +197,7 @@ class Search:
 
     @cached_property
     def _found(self) -> optuna.Study:
-        """The study in Optuna's tables, looked for once."""
+        """The study in Optuna's tables, loaded or created once."""
         try:
             return optuna.load_study(study_name=self.name, storage=self.storage)
         except KeyError:
@@ -200,20 +209,23 @@ class Search:
             )
 
 
-def _let_sampler_know(
+def _call_after_trial(
     study: optuna.Study,
     trial_id: int,
     state: optuna.trial.TrialState,
     values: Sequence[float] | None,
 ) -> None:
-    """As `study.tell` does, which reads a trial three times, also for those who need it not."""
+    """Calls the sampler's hook `after_trial`, if it has one.
+
+    `study.tell` would do it as well, but reads the trial three times even without such a hook.
+    """
     sampler = study.sampler
     if type(sampler).after_trial is optuna.samplers.BaseSampler.after_trial:
         return
     try:
         sampler.after_trial(study, study._storage.get_trial(trial_id), state, values)
     except RuntimeError as error:
-        # Samplers that have tried everything ask a loop to stop that is not there.
+        # A sampler that has tried everything stops Optuna's own loop, which does not exist here.
         if "Study.stop" not in str(error):
             raise
 

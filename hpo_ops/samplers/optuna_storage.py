@@ -1,4 +1,4 @@
-"""Optuna's tables in the ledger's database."""
+"""An Optuna storage on the ledger's database that writes in few statements."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _INDEX = "CREATE INDEX IF NOT EXISTS hpo_trials_by_number ON trials (study_id, n
 
 
 def open_storage(url: str) -> BaseStorage:
-    """Optuna's storage on the ledger's database.
+    """Opens Optuna's storage on the ledger's database.
 
-    Its commits do not wait for the disk. The ledger's do, in the same log and after them, so that
-    what the ledger takes for told or asked is never lost without it.
+    Its commits do not wait for the disk (``synchronous_commit=off``). That is safe: the ledger's
+    own commits come after them in the same write-ahead log and do wait, so whatever the ledger
+    records as asked or told is on disk in Optuna's tables too.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     options = "-csearch_path=public -csynchronous_commit=off"
@@ -44,8 +45,8 @@ def describe_trial(
     curve: Sequence[tuple[int, float]],
     attributes: Mapping[str, Any],
 ) -> None:
-    """Adds intermediate values and user attributes to a trial; repeated, it adds nothing."""
-    backend = _ours(storage)
+    """Adds intermediate values and user attributes to a trial. Idempotent."""
+    backend = _ledger_storage(storage)
     if backend is not None:
         backend.describe(trial_id, curve, attributes)
         return
@@ -58,25 +59,25 @@ def describe_trial(
 def end_trial(
     storage: BaseStorage, trial_id: int, state: TrialState, values: Sequence[float] | None
 ) -> None:
-    """Ends a running trial; one that has ended stays as it is."""
-    backend = _ours(storage)
+    """Sets the final state and values of a running trial; an ended trial is not changed."""
+    backend = _ledger_storage(storage)
     if backend is not None:
         backend.end(trial_id, state, values or ())
         return
     storage.set_trial_state_values(trial_id, state, values)
 
 
-def _ours(storage: BaseStorage) -> LedgerStorage | None:
-    backend = getattr(storage, "_backend", None)  # Optuna keeps what it has read in front of it
+def _ledger_storage(storage: BaseStorage) -> LedgerStorage | None:
+    backend = getattr(storage, "_backend", None)  # Optuna wraps a storage in its own cache
     return backend if isinstance(backend, LedgerStorage) else None
 
 
 class LedgerStorage(RDBStorage):
-    """Optuna's storage, which writes in a few statements what Optuna writes one value at a time.
+    """An Optuna storage that writes a trial in a few statements, where Optuna writes each value.
 
-    What it writes is what Optuna would have written, and Optuna reads it. Numbers of trials are
-    given by the one who asks, who sees to it that nobody else does meanwhile; Optuna counts all
-    trials of the study for each.
+    The rows are the same as Optuna's, and Optuna reads them. A new trial gets the number that its
+    template has, whereas Optuna counts all trials of the study each time; the caller makes sure
+    that no two trials of a study are created at the same time.
     """
 
     def _create_new_trial(
@@ -113,7 +114,7 @@ class LedgerStorage(RDBStorage):
     def describe(
         self, trial_id: int, curve: Sequence[tuple[int, float]], attributes: Mapping[str, Any]
     ) -> None:
-        """Adds intermediate values and user attributes; what is there stays as it was."""
+        """Adds intermediate values and user attributes to a trial; existing ones stay."""
         if not curve and not attributes:
             return
         model = models.TrialIntermediateValueModel
@@ -129,14 +130,14 @@ class LedgerStorage(RDBStorage):
             _add_attributes(connection, models.TrialUserAttributeModel, trial_id, attributes)
 
     def end(self, trial_id: int, state: TrialState, values: Sequence[float]) -> None:
-        """Ends a running trial; one that has ended stays as it is."""
+        """Sets the final state and values of a running trial; an ended trial is not changed."""
         model = models.TrialValueModel
         written = [
-            (place, *model.value_to_stored_repr(value)) for place, value in enumerate(values)
+            (index, *model.value_to_stored_repr(value)) for index, value in enumerate(values)
         ]
         rows = [
-            {"objective": place, "value": value, "value_type": kind}
-            for place, value, kind in written
+            {"objective": index, "value": value, "value_type": kind}
+            for index, value, kind in written
         ]
         with self.engine.begin() as connection:
             ended = connection.execute(
@@ -155,8 +156,8 @@ def _add(
     connection: Connection, model: Any, trial_id: int, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     if rows:
-        whole = [{"trial_id": trial_id, **row} for row in rows]
-        connection.execute(insert(model.__table__).on_conflict_do_nothing().values(whole))
+        complete = [{"trial_id": trial_id, **row} for row in rows]
+        connection.execute(insert(model.__table__).on_conflict_do_nothing().values(complete))
 
 
 def _add_attributes(

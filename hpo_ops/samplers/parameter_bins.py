@@ -1,4 +1,4 @@
-"""Parameters cut into bins: what a policy over finitely many values chooses from."""
+"""Divides each parameter into bins, from which the REINFORCE policy chooses."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from hpo_ops.core.search_space import Categorical, Float, Int, Parameter
 from hpo_ops.protocol import ParamValue
 
 ABSENT = -1
-"""The bin of a parameter that does not exist in a configuration."""
+"""Bin index of a parameter that does not exist in a configuration, because of its condition."""
 
 
 class Axis(Protocol):
-    """One parameter in bins."""
+    """One parameter, divided into bins."""
 
     @property
     def priors(self) -> tuple[float, ...]:
-        """The share of each bin if values are drawn evenly on the parameter's own scale."""
+        """The probability of each bin if values are drawn uniformly on the parameter's scale."""
 
     @property
     def is_ordered(self) -> bool:
-        """Whether neighbouring bins are alike."""
+        """Whether neighbouring bins hold similar values."""
 
     def encode(self, value: ParamValue) -> int:
-        """The bin of a value."""
+        """Returns the index of the bin that holds a value."""
 
     def decode(self, index: int, random: Random) -> ParamValue:
-        """A value of a bin, drawn evenly on the parameter's own scale."""
+        """Draws a value from a bin, uniformly on the parameter's scale."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """A bin for each choice."""
+    """A categorical parameter, with one bin for each choice."""
 
     choices: tuple[ParamValue, ...]
     is_ordered = False
@@ -54,7 +54,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Line:
-    """Real numbers; bins of the same width, on a logarithmic scale where the parameter has one."""
+    """A continuous parameter in bins of equal width, on a log scale if the parameter has one."""
 
     low: float
     high: float
@@ -79,15 +79,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """Numbers in steps; a bin holds one of them, or where there are many, neighbours.
+    """A parameter with a step; a bin holds one value, or several neighbours if there are many.
 
     Attributes:
-        low: The first number.
-        high: No number is above it.
-        step: From one number to the next.
-        log: Small numbers weigh more; the step is 1 then.
-        edges: Bin i has the numbers edges[i] up to edges[i + 1], counted from the first one.
-        is_whole: Values are whole numbers.
+        low: The smallest value.
+        high: The upper bound of the values.
+        step: The distance between two values.
+        log: Whether the scale is logarithmic; the step is 1 then.
+        edges: Bin i holds the values with the indices edges[i] to edges[i + 1] - 1.
+        is_integer: Whether values are integers.
     """
 
     low: float
@@ -95,7 +95,7 @@ class Grid:
     step: float
     log: bool
     edges: tuple[int, ...]
-    is_whole: bool
+    is_integer: bool
     is_ordered = True
 
     @property
@@ -115,26 +115,25 @@ class Grid:
         at = start + random.random() * (end - start)
         number = math.floor(math.exp(at) + 0.5 - self.low) if self.log else math.floor(at)
         number = min(max(number, first), after - 1)
-        return (
-            int(self.low + number * self.step) if self.is_whole else self.low + number * self.step
-        )
+        value = self.low + number * self.step
+        return int(value) if self.is_integer else value
 
     def _position(self, number: int) -> float:
-        """Where a number begins on the parameter's scale."""
+        """Returns where the value with an index begins on the parameter's scale."""
         return math.log(self.low + number - 0.5) if self.log else float(number)
 
 
 def to_axis(parameter: Parameter, bins: int) -> Axis:
-    """A parameter in at most so many bins; a choice always has one of its own."""
+    """Divides a parameter into at most so many bins; each choice has its own bin in any case."""
     match parameter:
         case Categorical(choices=choices):
             return Choices(choices)
         case Int(low=low, high=high, log=log, step=step):
             edges = _edges(low, (high - low) // step + 1, log, bins)
-            return Grid(low, high, step, log, edges, is_whole=True)
+            return Grid(low, high, step, log, edges, is_integer=True)
         case Float(low=low, high=high, step=float() | int() as step):
             count = int((high - low) / step + 1e-9) + 1
-            return Grid(low, high, step, False, _edges(low, count, False, bins), is_whole=False)
+            return Grid(low, high, step, False, _edges(low, count, False, bins), is_integer=False)
         case Float(low=low, high=high, log=log):
             return Line(low, high, log, bins if low < high else 1)
 
@@ -154,5 +153,5 @@ def _scaled(value: float, log: bool) -> float:
 
 def _real(value: ParamValue) -> float:
     if isinstance(value, str) or value is None:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return float(value)

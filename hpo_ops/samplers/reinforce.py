@@ -1,4 +1,4 @@
-"""REINFORCE: a policy that learns which configurations do well."""
+"""The REINFORCE sampler: a policy network that learns which configurations score well."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from hpo_ops.samplers.reinforce_policy import Policy
 
 Worth = tuple[int, float, float]
-"""What a trial is worth, to be compared only."""
+"""A trial's sort key: a larger tuple is a better trial. Only comparisons have a meaning."""
 Mark = tuple[int, object, object]
-"""Names a told trial and its score, whatever database it is in."""
+"""Identifies a finished trial and its result: number, time of its end, values."""
 MAX_LEARNERS = 8
-"""Policies that stay in memory between asks; others are learnt again from the told trials."""
+"""Most policies that stay in memory between asks; others are trained again from all trials."""
 
 
 class ReinforceSampler(BaseSampler):
@@ -44,18 +44,19 @@ class ReinforceSampler(BaseSampler):
     Estimators", 2020 (https://arxiv.org/abs/2006.00939). docs/samplers.md has the formula, its
     symbols and where this departs from the papers.
 
-    The policy follows from the seed, the options and the told trials in the order in which they
-    ended. A process that has it in memory learns from what is new; another one from all of them.
+    The policy is a function of the seed, the options, and the finished trials in the order in
+    which they ended. A process that has the policy in memory learns from new trials only; any
+    other process learns from all of them, with the same result.
 
     Args:
         space: The study's space; parameters are drawn in its order.
         seed: The same for every ask of a study.
-        constraints_func: By how much a trial violates each constraint.
-        batch: Told trials that make one step of learning (n).
-        learning_rate: Step of Adam.
+        constraints_func: Returns by how much a trial violates each constraint.
+        batch: Finished trials for each gradient step (n).
+        learning_rate: Adam's learning rate.
         entropy: Weight of the entropy in the objective (β).
-        bins: Bins of a number at most.
-        width: Numbers that stand for a parameter or a value in the policy.
+        bins: Most bins of a numeric parameter.
+        width: Dimension of the embeddings of parameters and values.
     """
 
     def __init__(
@@ -92,14 +93,14 @@ class ReinforceSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         fixed = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        told = self._told(study)
-        learner = _learners.take(self._identity(study), [mark for mark, _ in told])
+        finished = self._finished(study)
+        learner = _learners.pop(self._identity(study), [mark for mark, _ in finished])
         if learner is None:
             learner = self._new_learner()
-        for mark, ended in told[len(learner.marks) :]:
+        for mark, ended in finished[len(learner.marks) :]:
             learner.tell(mark, self._encode(ended.params), self._worth(study, ended))
         drawn = self._draw(learner.policy, trial.number, fixed)
-        _learners.give_back(self._identity(study), learner)
+        _learners.put(self._identity(study), learner)
         return drawn
 
     def sample_independent(
@@ -121,15 +122,18 @@ class ReinforceSampler(BaseSampler):
         )
         return Learner(policy, self._batch)
 
-    def _told(self, study: Study) -> list[tuple[Mark, FrozenTrial]]:
-        """Trials that have ended with something to learn from, in the order in which they did."""
+    def _finished(self, study: Study) -> list[tuple[Mark, FrozenTrial]]:
+        """Returns the completed and pruned trials, in the order in which they ended."""
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         ended = study.get_trials(deepcopy=False, states=states)
         ended.sort(key=lambda trial: (trial.datetime_complete, trial.number))
         return [((each.number, each.datetime_complete, each.values), each) for each in ended]
 
     def _worth(self, study: Study, trial: FrozenTrial) -> Worth:
-        """Completed trials before pruned ones, and those before what violates a constraint."""
+        """Ranks completed above pruned trials, and both above trials that violate a constraint.
+
+        Pruned trials are compared by their last step, then by their value at that step.
+        """
         sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
         violations = self._constraints(trial) if self._constraints is not None else ()
         if violation := sum(each for each in violations if each > 0):
@@ -148,31 +152,31 @@ class ReinforceSampler(BaseSampler):
         ]
 
     def _draw(self, policy: Policy, number: int, fixed: dict[str, Any]) -> dict[str, Any]:
-        """A configuration; what is fixed is as it is, and the rest knows of it."""
+        """Draws a configuration; fixed values are kept, and later parameters depend on them."""
         params: dict[str, ParamValue] = {}
-        taken: list[int] = []
+        chosen: list[int] = []
         for name, axis in self._axes.items():
             if not self._space.exists(name, params):
-                taken.append(ABSENT)
+                chosen.append(ABSENT)
                 continue
             if name in fixed:
                 params[name] = fixed[name]
             else:
-                # Each draw has a seed of its own, so that what is fixed moves no other.
+                # Each parameter has its own seed, so that a fixed value does not shift the others.
                 random = Random(derive_seed(self._seed, "draw", number, name))  # noqa: S311  no secret
-                chances = policy.probabilities(taken)
-                (index,) = random.choices(range(len(chances)), chances)
+                probabilities = policy.probabilities(chosen)
+                (index,) = random.choices(range(len(probabilities)), probabilities)
                 params[name] = axis.decode(index, random)
-            taken.append(axis.encode(params[name]))
+            chosen.append(axis.encode(params[name]))
         return params
 
 
 class Learner:
-    """A policy and what it has learnt from.
+    """A policy with the trials that it has learnt from.
 
     Attributes:
         policy: The policy.
-        marks: The trials that it was told of, in order.
+        marks: The trials that the policy was told of, in order.
     """
 
     def __init__(self, policy: Policy, batch: int) -> None:
@@ -183,7 +187,7 @@ class Learner:
         self._waiting: list[tuple[Sequence[int], Worth]] = []
 
     def tell(self, mark: Mark, point: Sequence[int], worth: Worth) -> None:
-        """Takes a trial in; a whole batch makes one step of learning."""
+        """Adds a finished trial; a full batch of trials makes one gradient step."""
         self.marks.append(mark)
         insort(self._worths, worth)
         self._waiting.append((point, worth))
@@ -195,14 +199,14 @@ class Learner:
 
 
 def advantages(ranks: Sequence[float], count: int) -> list[float]:
-    """What trials are worth by their rank among all told ones, 1 for the best.
+    """Computes the advantage of trials from their ranks among all finished trials, 1 is the best.
 
-    Only the better half counts, the more the better: u(r) = max(0, log(n/2 + 1) - log r). Less its
-    mean and divided by its deviation over all ranks, so that scores of any scale teach the same.
+    Only the better half counts: u(r) = max(0, log(n/2 + 1) - log r), standardised over all ranks,
+    so that the scale of the metric does not matter.
 
     Args:
-        ranks: Their ranks; halves for ties.
-        count: Told trials (n).
+        ranks: The trials' ranks; halves for ties.
+        count: The number of finished trials (n).
     """
     top = math.log(count / 2 + 1)
     every = [max(0.0, top - math.log(rank)) for rank in range(1, count + 1)]
@@ -212,42 +216,42 @@ def advantages(ranks: Sequence[float], count: int) -> list[float]:
 
 
 def _rank(worths: Sequence[Worth], worth: Worth) -> float:
-    """The place among the sorted, 1 for the best; the mean place of those that are the same."""
+    """Returns the rank among sorted worths, 1 for the best; ties share their mean rank."""
     first, after = bisect_left(worths, worth), bisect_right(worths, worth)
     return len(worths) - (first + after - 1) / 2
 
 
-class _Learners:
-    """Learners in memory. One that is taken is nobody else's until it is given back."""
+class _LearnerCache:
+    """Learners in memory, thread-safe: a learner that was popped has one user until it is put."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, Learner] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, identity: str, marks: Sequence[Mark]) -> Learner | None:
-        """The learner, if the trials that it knows are the first of the told ones."""
+    def pop(self, identity: str, marks: Sequence[Mark]) -> Learner | None:
+        """Removes and returns a learner whose trials are a prefix of the finished ones."""
         with self._lock:
             learner = self._idle.pop(identity, None)
         if learner is None or learner.marks != marks[: len(learner.marks)]:
             return None
         return learner
 
-    def give_back(self, identity: str, learner: Learner) -> None:
-        """Keeps a learner; the one that was not asked for longest is dropped."""
+    def put(self, identity: str, learner: Learner) -> None:
+        """Keeps a learner, and drops the least recently used one if there are too many."""
         with self._lock:
             self._idle[identity] = learner
             while len(self._idle) > MAX_LEARNERS:
                 self._idle.popitem(last=False)
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Drops all learners."""
         with self._lock:
             self._idle.clear()
 
 
-_learners = _Learners()
+_learners = _LearnerCache()
 
 
 def forget_learners() -> None:
-    """Drops what is in memory; the next ask learns from the told trials again."""
+    """Drops all policies in memory; the next ask trains its policy again from all trials."""
     _learners.clear()

@@ -1,4 +1,7 @@
-"""A policy over configurations: each parameter's bins given those before it. Needs torch."""
+"""The policy network of REINFORCE: the distribution of each parameter given those before it.
+
+Needs torch.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,26 @@ from torch import Tensor
 from hpo_ops.samplers.parameter_bins import ABSENT, Axis
 
 FREQUENCIES = 6
-"""Waves that the bins of a number are made of: neighbours learn from each other."""
+"""Cosine features of a numeric parameter's bins, so that neighbouring bins learn together."""
 _REAL = torch.float64
 _NEVER = -1e4
-"""Log probability of bins that only other parameters have; an infinity has no gradient."""
+"""Log probability of padding bins; minus infinity would make the gradient undefined."""
 _MOMENT, _SQUARE, _TINY = 0.9, 0.999, 1e-8
-# The tensors are tiny: threads that wait for each other would take seven times as long.
+# The tensors are tiny: with several threads each operation takes seven times as long.
 torch.set_num_threads(1)
 
 
 class Policy:
-    """Masked attention: parameter j looks at the values of those before it, and at no other.
+    """An autoregressive policy of masked attention: parameter j attends to the values before it.
 
-    Starts as the space itself: every bin as likely as its share of the parameter's scale.
+    Before it has learnt anything, each bin has its prior probability.
 
     Args:
         axes: The parameters, in the order in which they are drawn.
-        seed: Of the first weights.
-        width: Numbers that stand for a parameter or a value.
-        learning_rate: Step of Adam.
-        entropy: Weight of the entropy, which keeps the policy from deciding too early.
+        seed: The seed of the initial weights.
+        width: Dimension of the embeddings of parameters and values.
+        learning_rate: Adam's learning rate.
+        entropy: Weight of the entropy, which keeps the policy from converging too early.
     """
 
     def __init__(
@@ -74,10 +77,10 @@ class Policy:
         self._steps = 0
 
     def probabilities(self, taken: Sequence[int]) -> list[float]:
-        """How likely each bin of the next parameter is.
+        """Returns the probability of each bin of the next parameter.
 
         Args:
-            taken: The bins of the parameters before it.
+            taken: The chosen bins of the parameters before it.
         """
         here = len(taken)
         row = [*taken, *[ABSENT] * (len(self.sizes) - here)]
@@ -87,7 +90,7 @@ class Policy:
         return found
 
     def learn(self, points: Sequence[Sequence[int]], advantages: Sequence[float]) -> None:
-        """One step up the gradient of the mean of advantage times log probability."""
+        """Makes one gradient step that increases the mean of advantage times log probability."""
         taken = torch.tensor([list(point) for point in points])
         exists = taken != ABSENT
         logs = self._logs(taken)
@@ -99,7 +102,7 @@ class Policy:
         self._climb(torch.autograd.grad(gain + self._entropy * bonus, self._weights))
 
     def _logs(self, taken: Tensor) -> Tensor:
-        """Log probabilities (configuration, parameter, bin)."""
+        """Computes log probabilities, indexed by (configuration, parameter, bin)."""
         parameters = torch.arange(len(self.sizes))
         seen = torch.einsum(
             "njk,jkw->njw", self._features[parameters, taken.clamp(min=0)], self._values
@@ -115,7 +118,7 @@ class Policy:
         return (torch.einsum("njk,jbk->njb", code, self._features) + self._prior).log_softmax(-1)
 
     def _climb(self, gradients: Sequence[Tensor]) -> None:
-        """Adam; written out, since torch's own loads a compiler first."""
+        """Makes one step of Adam; torch's own implementation would load a compiler first."""
         self._steps += 1
         first, second = 1 - _MOMENT**self._steps, 1 - _SQUARE**self._steps
         with torch.no_grad():
@@ -128,7 +131,7 @@ class Policy:
 
 
 def _features(axis: Axis) -> Tensor:
-    """What stands for each bin: itself, or for the bins of a number, some slow waves."""
+    """Returns each bin's features: one-hot for choices, low-frequency cosines for numbers."""
     size = len(axis.priors)
     if not axis.is_ordered or size <= 2:
         return torch.eye(size, dtype=_REAL)

@@ -1,4 +1,7 @@
-"""The samplers that a study may name, and their options. Imports Optuna only when it is needed."""
+"""Finds, checks and creates the sampler that a study names.
+
+Optuna is imported only when a sampler is created.
+"""
 
 from __future__ import annotations
 
@@ -29,64 +32,64 @@ SAMPLERS: Mapping[str, str] = {
     "brute_force": "optuna.samplers:BruteForceSampler",
     "reinforce": "hpo_ops.samplers.reinforce:ReinforceSampler",
 }
-"""Short names of samplers."""
+"""Built-in samplers: short name to ``module:Class``."""
 
 GROUP = "hpo_ops.samplers"
-"""Entry points under which installed packages announce samplers."""
+"""Entry-point group in which installed packages register samplers."""
 
 MULTI_OBJECTIVE = frozenset(
     {"random", "tpe", "gp", "qmc", "nsgaii", "nsgaiii", "grid", "brute_force"}
 )
-"""Samplers that take several metrics."""
+"""Samplers that support several metrics."""
 
 ONE_SEQUENCE = frozenset({"qmc", "grid", "reinforce"})
-"""Samplers that walk along one sequence, which a seed for each trial would break."""
+"""Samplers whose draws form one sequence: all trials of a study share one seed."""
 
 LISTING: Mapping[str, int] = {
     "optuna.samplers:BruteForceSampler": MAX_GRID,
     "optuna.samplers:GPSampler": 1_000_000,
 }
-"""Samplers that list every value of a whole number or of a range with a step: the most that one
+"""Samplers that enumerate all values of integers and stepped floats, with the most values that one
 parameter may have."""
 
 _PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
-"""What a sampler needs besides Optuna."""
+"""Packages that a sampler needs besides Optuna."""
 
 CONSTRAINTS = "hpo:constraints"
 """User attribute of a trial: by how much it violates each constraint."""
 
 WARM_START = "hpo:warm_start"
-"""User attribute of a study: what was taken from another one, and what was left out."""
+"""User attribute of a study: the result of its warm start (`WarmStartResult`)."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    # Trials of one batch are proposed while the others run: tell TPE to keep away from those.
+    # Trials are proposed while others run: this keeps TPE away from running configurations.
     "tpe": {"constant_liar": True},
 }
 METHODS = ("sample_hyperparameter_candidates", "update_state")
-"""What an algorithm of the user's has."""
-_OURS = ("seed", "space", "search_space", "constraints_func")
-"""Arguments that the study sets itself."""
+"""The two methods of a user's search algorithm."""
+_RESERVED = ("seed", "space", "search_space", "constraints_func")
+"""Constructor arguments that the study sets, and that are no options."""
 
 
 def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: str = "") -> None:
-    """Checks a sampler's name, and its options where there are any.
+    """Checks a sampler's name and options.
 
     Args:
         name: A short name or ``module:Class``.
         options: The sampler's options.
         space: The study's space.
-        code: The study's code folder, where an algorithm of the user's may be. What is in it is
-            not imported here.
+        code: The study's code folder, which may contain a user's algorithm. Its modules are not
+            imported here.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed; the message lists what is allowed.
     """
     if name not in SAMPLERS and ":" not in _target(name):
         known = ", ".join([*SAMPLERS, *registered(GROUP)])
         raise ValueError(f"sampler is {name!r}, but must be one of {known} or module:Class")
     if (package := _PACKAGES.get(name)) and importlib.util.find_spec(package) is None:
         raise ValueError(f"sampler is {name!r}, but it needs {package}, which is not installed")
-    if ":" in name and not _is_known_place(name, code):
+    if ":" in name and not _module_exists(name, code):
         raise ValueError(
             f"sampler is {name!r}, but it cannot be imported: its module is neither in the code "
             "folder nor installed"
@@ -99,11 +102,13 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: 
 
 
 def algorithm_folder(name: str, code: str) -> Path | None:
-    """The code folder, if it has the module of a ``module:Class``; that one is a user's algorithm.
+    """Returns the code folder if it contains the module of a ``module:Class``, else None.
+
+    Such a class is a user's algorithm.
 
     Args:
         name: The sampler.
-        code: The code folder; looked at if it is an absolute path.
+        code: The code folder; ignored unless it is an absolute path.
     """
     module, colon, _ = name.partition(":")
     parts = module.split(".")
@@ -116,10 +121,10 @@ def algorithm_folder(name: str, code: str) -> Path | None:
 
 
 def is_algorithm(name: str, code: str = "") -> bool:
-    """Whether a sampler is a user's algorithm with two methods, rather than one of Optuna's.
+    """Tells whether a sampler is a user's search algorithm, and not an Optuna sampler.
 
-    A class of the code folder is one, and so is an installed class that the operator has not
-    allowed: neither is ever imported here, both run in a sandbox.
+    A class of the code folder counts as an algorithm, and so does an installed class that the
+    operator has not allowed: neither is imported in this process, both run in a sandbox.
     """
     target = _target(name)
     if name in SAMPLERS or ":" not in target:
@@ -130,7 +135,7 @@ def is_algorithm(name: str, code: str = "") -> bool:
 
 
 def is_one_sequence(name: str, code: str = "") -> bool:
-    """Whether the asks of a study share one seed, since the sampler has a story of its own."""
+    """Tells whether all asks of a study share one seed, because the sampler keeps a sequence."""
     return name in ONE_SEQUENCE or is_algorithm(name, code)
 
 
@@ -143,18 +148,22 @@ def create_sampler(
     has_constraints: bool = False,
     code: str = "",
 ) -> BaseSampler:
-    """Makes a sampler, seeded where its class takes a seed."""
+    """Creates a sampler; its class gets the seed, space and constraints that it has arguments for.
+
+    Raises:
+        ValueError: An option is not allowed, or the sampler cannot be created.
+    """
     if is_algorithm(name, code):
-        return _create_own(name, options, seed=seed, space=space, code=code)
+        return _create_user_algorithm(name, options, seed=seed, space=space, code=code)
     sampler, _ = _load(_target(name))
     parameters = inspect.signature(sampler).parameters
-    allowed = sorted(set(parameters) - set(_OURS))
+    allowed = sorted(set(parameters) - set(_RESERVED))
     for option, value in options.items():
         if option not in allowed:
             raise ValueError(
                 f"sampler.{option} is not an option of {name}; options: {', '.join(allowed)}"
             )
-        _check_kind(option, value, parameters[option])
+        _check_type(option, value, parameters[option])
     _check_values(name, space)
     arguments = {**_DEFAULTS.get(name, {}), **options}
     if "seed" in parameters:
@@ -174,13 +183,13 @@ def create_sampler(
     return made
 
 
-def _create_own(
+def _create_user_algorithm(
     name: str, options: Mapping[str, Any], *, seed: int, space: Space, code: str
 ) -> BaseSampler:
-    own = importlib.import_module("hpo_ops.samplers.user_algorithm")
+    module = importlib.import_module("hpo_ops.samplers.user_algorithm")
     folder = algorithm_folder(name, code)
     try:
-        made: BaseSampler = own.OwnSampler(
+        made: BaseSampler = module.UserAlgorithmSampler(
             _target(name), folder=folder, space=space, seed=seed, options=options
         )
     except ValueError as error:
@@ -189,7 +198,7 @@ def _create_own(
 
 
 def _check_values(name: str, space: Space) -> None:
-    """Refuses a space that a sampler would fill the memory with."""
+    """Rejects a space with more values than a sampler can enumerate in memory."""
     if (most := LISTING.get(_target(name))) is not None:
         space.check_listable(name, most)
 
@@ -199,39 +208,39 @@ def _violations(trial: FrozenTrial) -> Sequence[float]:
     return values
 
 
-def _check_kind(option: str, value: object, parameter: inspect.Parameter) -> None:
-    """Holds an option to the kind of its default: samplers look at it when they are asked."""
+def _check_type(option: str, value: object, parameter: inspect.Parameter) -> None:
+    """Checks that an option has the type of its default; samplers themselves check it late."""
     kinds: tuple[type, ...] | None = None
     default = parameter.default
     if isinstance(default, bool):
         kinds, wanted = (bool,), "true or false"
     elif isinstance(default, int):
-        kinds, wanted = (int,), "a whole number"
+        kinds, wanted = (int,), "an integer"
     elif isinstance(default, float):
         kinds, wanted = (int, float), "a number"
     elif "Callable" in str(parameter.annotation):
-        kinds, wanted = (), "left out: it takes a function"
+        kinds, wanted = (), "omitted: it takes a function"
     is_flag = isinstance(value, bool) and kinds != (bool,)
     if kinds is not None and (is_flag or not isinstance(value, kinds)):
         raise ValueError(f"sampler.{option} is {value!r}, but must be {wanted}")
 
 
 def _target(name: str) -> str:
-    """A sampler's ``module:Class``, where it is named by a short name."""
+    """Returns the ``module:Class`` of a sampler; a name that is not registered stays as it is."""
     return SAMPLERS.get(name) or registered(GROUP).get(name, name)
 
 
 def _is_trusted(target: str) -> bool:
-    """Whether a class may be imported here: Optuna's, ours, or one that the operator allows."""
-    return _is_ours(target) or is_allowed(target, group=GROUP)
+    """Tells whether a class may be imported in this process: built-in, or operator-allowed."""
+    return _is_built_in(target) or is_allowed(target, group=GROUP)
 
 
-def _is_ours(target: str) -> bool:
+def _is_built_in(target: str) -> bool:
     return target in SAMPLERS.values() or target.startswith("optuna.samplers:")
 
 
-def _is_known_place(name: str, code: str) -> bool:
-    """Whether the module of a ``module:Class`` exists, found without importing any of it."""
+def _module_exists(name: str, code: str) -> bool:
+    """Tells whether the module of a ``module:Class`` exists, without importing any of it."""
     if algorithm_folder(name, code) is not None or _is_trusted(name):
         return True
     parts = name.partition(":")[0].split(".")
@@ -246,27 +255,27 @@ def _is_known_place(name: str, code: str) -> bool:
 
 
 def _load(target: str) -> tuple[type[BaseSampler], type[BaseSampler]]:
-    """A trusted class, and Optuna's base of samplers.
+    """Imports a trusted class; returns it with Optuna's `BaseSampler`.
 
     Raises:
-        ValueError: The class is not trusted, cannot be imported, or is no sampler.
+        ValueError: The class is not trusted, cannot be imported, or is not a sampler.
     """
     try:
         found = _import(target)
     except ValueError as error:
         raise ValueError(f"sampler is {target!r}, but {error}") from error
     kind = importlib.import_module("optuna.samplers").BaseSampler
-    is_own = all(callable(getattr(found, method, None)) for method in METHODS)
-    if not isinstance(found, type) or not (issubclass(found, kind) or is_own):
+    has_methods = all(callable(getattr(found, method, None)) for method in METHODS)
+    if not isinstance(found, type) or not (issubclass(found, kind) or has_methods):
         raise ValueError(
-            f"sampler is {target!r}, but must be a kind of Optuna's BaseSampler, "
+            f"sampler is {target!r}, but must be a subclass of Optuna's BaseSampler, "
             f"or have the methods {' and '.join(METHODS)}"
         )
-    return cast("type[BaseSampler]", found), kind  # looked at above, by a class loaded when needed
+    return cast("type[BaseSampler]", found), kind  # mypy cannot know the lazily imported class
 
 
 def _import(target: str) -> object:
-    if not _is_ours(target):
+    if not _is_built_in(target):
         return load_allowed(target, group=GROUP)
     module, _, name = target.partition(":")
     try:

@@ -1,9 +1,9 @@
-"""A search algorithm of the user's, with two methods, as an Optuna sampler.
+"""Adapts a user's search algorithm, a class with two methods, to Optuna's sampler interface.
 
-The algorithm runs in a process of its own. After every answer its state is written, together with
-that answer, as one value beside the study in Optuna's tables: the journal. A process that is
-killed is started again from the journal, so that nothing that was told is lost or told twice, and
-no candidate is lost or given to two trials.
+The algorithm runs in its own process. After every answer its state and that answer are written
+together, as one attribute of the study in Optuna's tables: the journal. A process that is killed
+is restarted from the journal, so no result is lost or told twice, and no candidate is lost or
+given to two trials.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from hpo_ops.samplers.distributions import to_distribution
 from hpo_ops.samplers.user_algorithm_process import (
     Algorithm,
     AlgorithmError,
-    AlgorithmGoneError,
+    AlgorithmExitedError,
     Limits,
 )
 
 logger = logging.getLogger(__name__)
 
 JOURNAL = "hpo:algorithm"
-"""System attribute of the study in Optuna's tables."""
+"""System attribute of the study in Optuna's tables that holds the journal."""
 MAX_PROCESSES = 4
-"""Algorithms that stay in memory between asks; others come back from their journals."""
+"""Most algorithm processes that stay alive between asks; others restart from their journals."""
 
 
 @dataclass(kw_only=True)
 class Journal:
-    """All that is known of an algorithm between two asks.
+    """The durable state of an algorithm between two asks.
 
     Attributes:
-        id: Names the journal among those of all studies and databases.
-        revision: Counts what was written; a process that is not at it has seen too much or little.
-        state: The algorithm, readable by its own process only; None before the first call.
-        told_below: The algorithm knows how every trial below this number ended.
-        told: Those above that it knows of as well.
-        queue: Candidates that no trial has yet.
-        given: Candidates of trials that have not ended, by number.
+        id: Identifies the journal among those of all studies and databases.
+        revision: Number of writes; a process at another revision is out of date and is ended.
+        state: The pickled algorithm, to be read in its sandbox only; None before the first call.
+        told_below: The algorithm was told the results of all trials below this number.
+        told: Trials at or above `told_below` whose results the algorithm was told as well.
+        queue: Candidates that are not assigned to a trial yet.
+        given: Candidates of trials that have not ended, by trial number.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -68,7 +68,7 @@ class Journal:
     given: dict[str, dict[str, ParamValue]] = field(default_factory=dict)
 
     def tell(self, number: int) -> None:
-        """The algorithm has heard of a trial."""
+        """Records that the algorithm was told the result of a trial."""
         self.told.append(number)
         self.given.pop(str(number), None)
         while self.told_below in self.told:
@@ -76,19 +76,20 @@ class Journal:
             self.told_below += 1
 
     def knows(self, number: int) -> bool:
-        """Whether the algorithm has heard of a trial."""
+        """Tells whether the algorithm was told the result of a trial."""
         return number < self.told_below or number in self.told
 
 
-class OwnSampler(BaseSampler):
-    """Asks a user's algorithm.
+class UserAlgorithmSampler(BaseSampler):
+    """An Optuna sampler that asks a user's search algorithm for candidates.
 
     Args:
         target: The algorithm as ``module:Class``.
-        folder: Where its module is looked for first; None for an installed one.
-        space: The study's space; every candidate is held against it.
-        seed: Given to the algorithm; the same for every ask of a study.
-        options: Arguments of the class, besides ``batch``, ``call_seconds`` and ``memory_gib``.
+        folder: The code folder, which its module is imported from; None for an installed module.
+        space: The study's space; a candidate outside of it fails the ask.
+        seed: The algorithm's seed, the same for every ask of a study.
+        options: Constructor arguments of the class, and ``batch``, ``call_seconds``,
+            ``memory_gib``, which are for this sampler.
     """
 
     def __init__(
@@ -101,11 +102,11 @@ class OwnSampler(BaseSampler):
         options: Mapping[str, Any],
     ) -> None:
         own = dict(options)
-        self._batch = _whole("batch", own.pop("batch", 1))
+        self._batch = _integer("batch", own.pop("batch", 1))
         check_between("batch", self._batch, 1, 1000)
         limits = {name: own.pop(name) for name in ("call_seconds", "memory_gib") if name in own}
         if "call_seconds" in limits:
-            limits["call_seconds"] = _whole("call_seconds", limits["call_seconds"])
+            limits["call_seconds"] = _integer("call_seconds", limits["call_seconds"])
         try:
             self._limits = Limits(**limits)
         except TypeError as error:
@@ -135,33 +136,36 @@ class OwnSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        # Where part of a trial was fixed, the candidate may lack what exists because of that.
+        # A fixed value may make a conditional parameter exist that the candidate does not have.
         seed = derive_seed(self._seed, trial.number, param_name)
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
     def _candidate(self, study: Study, number: int) -> Mapping[str, ParamValue]:
         journal = _read(study)
-        if str(number) in journal.given:  # the ask ended before Optuna had it
+        if str(number) in journal.given:  # an earlier ask crashed before Optuna had the trial
             return journal.given[str(number)]
-        algorithm = _processes.take(journal)
+        algorithm = _processes.pop(journal)
         try:
             if algorithm is not None:
                 try:
                     return self._advance(study, number, journal, algorithm)
-                except AlgorithmGoneError:
-                    logger.info("sampler %s is started again from its journal", self._target)
+                except AlgorithmExitedError:
+                    logger.info(
+                        "the process of sampler %s has ended; restarting it from its journal",
+                        self._target,
+                    )
                     journal = _read(study)
             algorithm = self._start(study, journal)
             return self._advance(study, number, journal, algorithm)
         except BaseException:
-            # It may be ahead of the journal now.
+            # The process may be ahead of the journal now, so it cannot be used again.
             if algorithm is not None:
                 algorithm.close()
                 algorithm = None
             raise
         finally:
             if algorithm is not None:
-                _processes.give_back(journal, algorithm)
+                _processes.put(journal, algorithm)
 
     def _start(self, study: Study, journal: Journal) -> Algorithm:
         algorithm = Algorithm(
@@ -178,8 +182,8 @@ class OwnSampler(BaseSampler):
     def _advance(
         self, study: Study, number: int, journal: Journal, algorithm: Algorithm
     ) -> Mapping[str, ParamValue]:
-        """One candidate more, and the journal with it."""
-        self._tell_news(study, journal, algorithm)
+        """Tells the algorithm new results, takes the next candidate and writes the journal."""
+        self._tell_results(study, journal, algorithm)
         if not journal.queue:
             journal.queue = [self._fitted(each) for each in algorithm.sample(self._batch)]
         candidate = journal.given[str(number)] = journal.queue.pop(0)
@@ -188,27 +192,27 @@ class OwnSampler(BaseSampler):
         study._storage.set_study_system_attr(study._study_id, JOURNAL, asdict(journal))
         return candidate
 
-    def _tell_news(self, study: Study, journal: Journal, algorithm: Algorithm) -> None:
-        news = [
+    def _tell_results(self, study: Study, journal: Journal, algorithm: Algorithm) -> None:
+        finished = [
             trial
             for trial in study.get_trials(deepcopy=False)
             if trial.state.is_finished() and not journal.knows(trial.number)
         ]
-        scored = [(trial.params, score) for trial in news if (score := _score(study, trial))]
+        scored = [(trial.params, score) for trial in finished if (score := _score(study, trial))]
         if scored:
             algorithm.update([params for params, _ in scored], [score for _, (score,) in scored])
-        for trial in news:
+        for trial in finished:
             journal.tell(trial.number)
 
     def _fitted(self, candidate: Any) -> dict[str, ParamValue]:
-        """A candidate as a point of the space; what does not exist for it is left out.
+        """Converts a candidate to a point of the space; parameters that do not exist are dropped.
 
         Raises:
-            AlgorithmError: It is none.
+            AlgorithmError: The candidate is not a point of the space.
         """
         if not isinstance(candidate, dict):
             raise AlgorithmError(
-                f"sampler {self._target} gave {candidate!r}, but a candidate must be a mapping"
+                f"sampler {self._target} returned {candidate!r}, but a candidate must be a mapping"
             )
         exists: dict[str, Any] = {}
         for name in self._space:
@@ -218,21 +222,21 @@ class OwnSampler(BaseSampler):
         fitted, problems = fit(self._space, exists | unknown)
         if problems:
             raise AlgorithmError(
-                f"sampler {self._target} gave a candidate outside of the space: "
+                f"sampler {self._target} returned a candidate outside of the space: "
                 f"{'; '.join(problems)}"
             )
         return fitted
 
 
-class _Processes:
-    """The algorithms in memory. One that is taken is nobody else's until it is given back."""
+class _ProcessCache:
+    """Idle algorithm processes, thread-safe: a popped process has one user until it is put."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, tuple[int, Algorithm]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, journal: Journal) -> Algorithm | None:
-        """The algorithm if it is alive and as far as its journal."""
+    def pop(self, journal: Journal) -> Algorithm | None:
+        """Removes and returns a journal's process, if it is alive and at the same revision."""
         with self._lock:
             found = self._idle.pop(journal.id, None)
         if found is None:
@@ -243,8 +247,8 @@ class _Processes:
         algorithm.close()
         return None
 
-    def give_back(self, journal: Journal, algorithm: Algorithm) -> None:
-        """Keeps an algorithm for the next ask; the one that was not asked for longest ends."""
+    def put(self, journal: Journal, algorithm: Algorithm) -> None:
+        """Keeps a process for the next ask, and ends the least recently used one if too many."""
         with self._lock:
             dropped = [self._idle.pop(journal.id)] if journal.id in self._idle else []
             self._idle[journal.id] = (journal.revision, algorithm)
@@ -254,29 +258,29 @@ class _Processes:
             old.close()
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all idle processes."""
         with self._lock:
             idle, self._idle = self._idle, OrderedDict()
         for _, algorithm in idle.values():
             algorithm.close()
 
 
-_processes = _Processes()
+_processes = _ProcessCache()
 
 
 def close_processes() -> None:
-    """Ends every algorithm in memory; the next ask starts it from its journal."""
+    """Ends all idle algorithm processes; the next ask restarts them from their journals."""
     _processes.close()
 
 
 def _read(study: Study) -> Journal:
-    """The journal as it was written last; a new one before that."""
+    """Reads the journal from Optuna's tables; a new journal if none has been written."""
     attributes = study._storage.get_study_system_attrs(study._study_id)
     return Journal(**copy.deepcopy(attributes.get(JOURNAL, {})))
 
 
 def _score(study: Study, trial: FrozenTrial) -> tuple[float] | None:
-    """What a trial is worth to an algorithm: its value, or its best so far if it was pruned."""
+    """Returns the value to tell the algorithm: a trial's value, or a pruned trial's best value."""
     if trial.state is TrialState.COMPLETE and trial.value is not None:
         return (trial.value,)
     if trial.state is TrialState.PRUNED and trial.intermediate_values:
@@ -285,7 +289,7 @@ def _score(study: Study, trial: FrozenTrial) -> tuple[float] | None:
     return None
 
 
-def _whole(name: str, value: object) -> int:
+def _integer(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} is {value!r}, but must be a whole number")
+        raise ValueError(f"{name} is {value!r}, but must be an integer")
     return value

@@ -1,9 +1,9 @@
-"""What runs a user's search algorithm, in a sandbox of its own: one JSON line a call.
+"""The program that runs a user's search algorithm in a sandbox, and answers calls as JSON lines.
 
-Run as a file, it takes the time for a call from the command line and imports the standard library
-only.
-A call is ``{"call": name, ...}``; its answer is ``{"value": ...}``, or ``{"error": ..., "trace":
-...}`` where the algorithm raised. What the algorithm prints goes to the standard error.
+It is run as a file, takes the time limit of a call from the command line, and imports the standard
+library only. A call is ``{"call": name, ...}``; the answer is ``{"value": ...}``, or
+``{"error": ..., "trace": ...}`` if the algorithm raised. Output of the algorithm goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, TextIO
 SAMPLE = "sample_hyperparameter_candidates"
 UPDATE = "update_state"
 IDLE_SECONDS = 900
-"""A process that hears nothing for so long ends; its state is in the journal."""
+"""The process ends after so long without a call; its state is in the journal."""
 
 
 class Child:
-    """The algorithm and what is asked of it."""
+    """Holds the algorithm; each public method is a call that the parent process can make."""
 
     def __init__(self) -> None:
         self._algorithm: Any = None
@@ -41,7 +41,7 @@ class Child:
         options: dict[str, Any],
         state: str | None,
     ) -> None:
-        """Makes the algorithm, as it was where there is a state."""
+        """Creates the algorithm, or restores it from a state."""
         if folder is not None:
             sys.path.insert(0, folder)
         random.seed(given["seed"])
@@ -50,7 +50,7 @@ class Child:
         for method in (SAMPLE, UPDATE):
             if not callable(getattr(kind, method, None)):
                 raise TypeError(
-                    f"{name} has no method {method} (a kind of Optuna's BaseSampler must be "
+                    f"{name} has no method {method} (a subclass of Optuna's BaseSampler must be "
                     "installed, and allowed by the operator: HPO_ALLOWED_CLASSES)"
                 )
         _seed_libraries(given["seed"])
@@ -65,15 +65,15 @@ class Child:
             _set_random_state(saved["random"])
 
     def sample(self, *, n: int) -> list[Any]:
-        """New candidates."""
+        """Returns n new candidates of the algorithm."""
         return list(getattr(self._algorithm, SAMPLE)(n))
 
     def update(self, *, candidates: list[Any], scores: list[float]) -> None:
-        """Tells the algorithm how candidates did."""
+        """Tells the algorithm the scores of candidates."""
         getattr(self._algorithm, UPDATE)(candidates, scores)
 
     def save(self) -> str:
-        """Everything that the algorithm would need to go on elsewhere."""
+        """Returns the algorithm's complete state, with which another process can continue."""
         content: dict[str, Any] = {"random": _random_state()}
         if hasattr(self._algorithm, "get_state") and hasattr(self._algorithm, "set_state"):
             content["state"] = self._algorithm.get_state()
@@ -88,14 +88,14 @@ class Child:
 
 
 def _accepted(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """What the platform gives, as far as the constructor takes it."""
+    """Selects the platform's arguments that the constructor accepts."""
     parameters = inspect.signature(kind).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     return {name: value for name, value in given.items() if takes_all or name in parameters}
 
 
 def _seed_libraries(seed: int) -> None:
-    """Seeds what the algorithm's module has imported."""
+    """Seeds NumPy and torch, if the algorithm's module has imported them."""
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
@@ -120,7 +120,7 @@ def _set_random_state(states: dict[str, Any]) -> None:
 
 
 def _answer(child: Child, line: str) -> str:
-    """The answer to one call, whatever the algorithm does."""
+    """Makes one call and returns its answer; an exception of the algorithm becomes an error."""
     try:
         call = json.loads(line)
         value = getattr(child, call.pop("call"))(**call)
@@ -131,23 +131,23 @@ def _answer(child: Child, line: str) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """Where in the algorithm it happened; empty for what is not its doing."""
+    """Formats the last frames in the algorithm's code; empty if the error is not in its code."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if frame.filename not in (__file__, json.__file__)]
     return "".join(traceback.format_list(theirs[-3:]))
 
 
 def _plain(value: Any) -> Any:
-    """A number of another library's as one of Python's."""
+    """Converts a number of NumPy or torch to a Python number."""
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"{value!r} is no text, number, flag or null")
+    raise TypeError(f"{value!r} is not a text, number, boolean or null")
 
 
 def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
-    """Answers calls until there are no more.
+    """Answers calls until the input ends.
 
-    The parent ends a call that takes too long. The alarm is for a parent that is gone.
+    The parent ends a call that takes too long; the alarm ends this process if the parent has died.
     """
     child = Child()
     signal.alarm(IDLE_SECONDS)
@@ -159,7 +159,7 @@ def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
 
 
 def main(call_seconds: str) -> None:
-    """Keeps the answers apart from what is printed, and serves."""
+    """Redirects standard output to standard error, so that prints do not mix with answers."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     calls = os.fdopen(os.dup(0), "r", encoding="utf-8")

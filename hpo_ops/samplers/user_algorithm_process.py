@@ -1,4 +1,4 @@
-"""A user's search algorithm in a sandbox: no credentials, limited memory, limited time."""
+"""Starts and calls a user's search algorithm in a sandboxed process with limits."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _GIB = 2**30
 
 
 class AlgorithmError(ValueError):
-    """The user's algorithm failed, took too long, or answered what cannot be used."""
+    """The user's algorithm raised, took too long, or returned an invalid answer."""
 
 
-class AlgorithmGoneError(AlgorithmError):
-    """The algorithm's process has ended without an answer."""
+class AlgorithmExitedError(AlgorithmError):
+    """The algorithm's process ended without an answer; a new process may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What an algorithm may use.
+    """Resource limits of an algorithm's process.
 
     Attributes:
-        call_seconds: Time for one call.
-        memory_gib: Address space of its process.
+        call_seconds: Time limit of one call.
+        memory_gib: Limit of the process's address space.
     """
 
     call_seconds: int = 20
@@ -41,7 +41,7 @@ class Limits:
 
 
 class Algorithm:
-    """A running algorithm. Whatever goes wrong in a call, the process is gone afterwards."""
+    """A running algorithm process. After a failed call the process is always ended."""
 
     def __init__(self, target: str, *, folder: Path | None, seed: int, limits: Limits) -> None:
         self.target = target
@@ -56,12 +56,12 @@ class Algorithm:
 
     @property
     def pid(self) -> int:
-        """The process that guards the algorithm's, and ends together with it."""
+        """The pid of the guard process, which ends together with the algorithm's process."""
         return self._sandbox.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """Whether the process is alive and can be called."""
         return self._sandbox.is_alive
 
     def start(
@@ -72,7 +72,7 @@ class Algorithm:
         options: Mapping[str, Any],
         state: str | None,
     ) -> None:
-        """Makes the algorithm, or brings back the one that a state was taken of."""
+        """Creates the algorithm, or restores it from a state that `state` returned."""
         given = {"space": space, "direction": direction, "seed": self._seed}
         self._call(
             "start",
@@ -84,27 +84,27 @@ class Algorithm:
         )
 
     def sample(self, n: int) -> list[Any]:
-        """Candidates, as the algorithm gave them."""
+        """Returns n candidates of the algorithm, which are not checked against the space yet."""
         answer = self._call("sample", n=n)
         if not isinstance(answer, list):
-            raise self._failed(f"gave {answer!r:.100}, but must give a list of candidates")
+            raise self._failed(f"returned {answer!r:.100}, but must return a list of candidates")
         if len(answer) != n:
-            raise self._failed(f"gave {len(answer)} candidates, but {n} were asked for")
+            raise self._failed(f"returned {len(answer)} candidates, but must return {n}")
         return answer
 
     def update(self, candidates: Sequence[Mapping[str, Any]], scores: Sequence[float]) -> None:
-        """Tells the algorithm how candidates did."""
+        """Tells the algorithm the scores of candidates."""
         self._call("update", candidates=list(map(dict, candidates)), scores=list(scores))
 
     def state(self) -> str:
-        """The algorithm as text. Only a process like this one may read it: it is a pickle."""
+        """Returns the algorithm's state as text. It is a pickle: read it in a sandbox only."""
         answer = self._call("save")
         if not isinstance(answer, str):
-            raise self._failed("gave a state that is no text")
+            raise self._failed("returned a state that is not a text")
         return answer
 
     def close(self) -> None:
-        """Ends the process and all that it has started."""
+        """Ends the process and all processes that it has started."""
         self._sandbox.close()
 
     def _call(self, call: str, **arguments: Any) -> object:
@@ -113,9 +113,9 @@ class Algorithm:
         except TimeoutError as error:
             raise self._failed(f"took more than {self._seconds} s to {call}") from error
         except sandbox.SandboxEndedError as error:
-            raise self._failed("has ended without an answer", AlgorithmGoneError) from error
+            raise self._failed("has ended without an answer", AlgorithmExitedError) from error
         if not isinstance(answer, dict):
-            raise self._failed(f"gave an answer that is of no use: {answer!r:.100}")
+            raise self._failed(f"returned an invalid answer: {answer!r:.100}")
         if "error" in answer:
             trace = self._sandbox.named(str(answer.get("trace", "")))
             raise self._failed(f"could not {call}: {answer['error']}", trace=trace)
@@ -124,7 +124,7 @@ class Algorithm:
     def _failed(
         self, what: str, kind: type[AlgorithmError] = AlgorithmError, trace: str = ""
     ) -> AlgorithmError:
-        """The error to raise; the process is of no use after it."""
+        """Ends the process and makes the error to raise, with the end of what it printed."""
         self.close()
         printed = (trace or self._sandbox.output[-SHOWN_CHARACTERS:]).strip()
         where = f"\n{printed}" if printed else ""

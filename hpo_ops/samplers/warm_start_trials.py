@@ -1,4 +1,7 @@
-"""Warm start: completed trials of another study, put before a study's own in Optuna's tables."""
+"""Copies completed trials of another study into a study in Optuna's tables, as its warm start.
+
+The copies come before the study's own trials, so that the sampler knows their results.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 FROM = "hpo:from"
-"""User attribute of a trial that was taken: the study and the trial that it was."""
+"""User attribute of a copied trial: the study and the number of the original."""
 MAX_TAKEN = 10_000
 MAX_LINES = 20
 CONNECT_SECONDS = 10
@@ -30,11 +33,11 @@ CONNECT_SECONDS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A study to start from.
+    """The study that a warm start copies trials from.
 
     Attributes:
-        name: The study, for people.
-        trials: Its trials.
+        name: The study's name in messages.
+        trials: All trials of the study.
     """
 
     name: str
@@ -42,13 +45,13 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What became of the trials of another study.
+class WarmStartResult:
+    """Which trials of another study a warm start has copied.
 
     Attributes:
         source: The other study.
-        taken: How many were taken.
-        left_out: Trials that were not, by the reason.
+        taken: The number of copied trials.
+        left_out: Numbers of the other trials, by the reason why they were not copied.
     """
 
     source: str
@@ -56,7 +59,7 @@ class Taken:
     left_out: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Sentences for people."""
+        """Describes the result in sentences, at most `MAX_LINES` reasons."""
         lines = [f"warm start: {self.taken} trials of {self.source} are known to the sampler"]
         for reason, numbers in self.left_out.items():
             which = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
@@ -65,15 +68,15 @@ class Taken:
         return [*lines[:MAX_LINES], f"… and {more} more reasons"] if more > 0 else lines
 
 
-def open_other(url: str, *, shown: str | None = None) -> BaseStorage:
-    """An Optuna storage that is there already; nothing is made or changed in it.
+def open_existing_storage(url: str, *, shown: str | None = None) -> BaseStorage:
+    """Opens an existing Optuna storage for reading; creates and changes nothing in it.
 
     Args:
-        url: Its address.
-        shown: Its name in messages, where the address is not for the reader.
+        url: The storage's URL.
+        shown: The storage's name in messages, if the reader must not see the URL.
 
     Raises:
-        ValueError: It cannot be read. The message has no password in it.
+        ValueError: The storage cannot be read. The message contains no password.
     """
     name = shown or re.sub(r"(://[^/:]*):[^/]*@", r"\1:***@", url)
     options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
@@ -95,16 +98,16 @@ def open_other(url: str, *, shown: str | None = None) -> BaseStorage:
 def read_source(
     storage: BaseStorage, name: str, *, shown: str, directions: Sequence[Direction]
 ) -> Source:
-    """The trials of a study in a storage.
+    """Reads all trials of a study in an Optuna storage.
 
     Args:
         storage: The storage.
-        name: The study's name in it.
-        shown: The study's name for people.
-        directions: Which way is better, which must be the same there.
+        name: The study's name in the storage.
+        shown: The study's name in messages.
+        directions: The directions that the study's metrics must have.
 
     Raises:
-        ValueError: There is no such study, or it goes another way.
+        ValueError: There is no such study, or its metrics have other directions.
     """
     try:
         study_id = storage.get_study_id_from_name(name)
@@ -120,40 +123,40 @@ def read_source(
     return Source(name=shown, trials=storage.get_all_trials(study_id, deepcopy=False))
 
 
-def earlier(search: Search) -> Taken | None:
-    """What was taken when the study was started before; None before that."""
+def find_result(search: Search) -> WarmStartResult | None:
+    """Returns the result of the study's warm start; None if it has not been done yet."""
     try:
         study_id = search.storage.get_study_id_from_name(search.name)
     except KeyError:
         return None
     found = search.storage.get_study_user_attrs(study_id).get(WARM_START)
-    return None if found is None else Taken(**found)
+    return None if found is None else WarmStartResult(**found)
 
 
-def take(search: Search, source: Source) -> Taken:
-    """Puts what fits of a study before the trials of another, once however often it is called.
+def copy_trials(search: Search, source: Source) -> WarmStartResult:
+    """Copies the trials that fit the study's space from another study. Idempotent.
 
-    A crash in the middle leaves some of them there; the next call adds the others. The caller sees
-    to it that nothing was asked for before, and that calls come one after the other.
+    After a crash in the middle, the next call copies the remaining trials. The caller makes sure
+    that the study has no trials of its own yet, and that calls do not overlap.
     """
-    if (done := earlier(search)) is not None:
+    if (done := find_result(search)) is not None:
         return done
     study = search.open()
-    there = {trial.user_attrs.get(FROM) for trial in study.get_trials(deepcopy=False)}
+    copied = {trial.user_attrs.get(FROM) for trial in study.get_trials(deepcopy=False)}
     left_out: dict[str, list[int]] = {}
     taken = 0
     for trial in source.trials:
         params, reason = _fit(search.space, trial)
         if not reason and taken == MAX_TAKEN:
-            reason = f"{MAX_TAKEN} were taken already"
+            reason = f"{MAX_TAKEN} trials were copied already, which is the maximum"
         if reason:
             left_out.setdefault(reason, []).append(trial.number)
             continue
         taken += 1
-        mark = f"{source.name}#{trial.number}"
-        if mark not in there:
-            study.add_trial(_copy(search.space, trial, params, mark))
-    result = Taken(
+        origin = f"{source.name}#{trial.number}"
+        if origin not in copied:
+            study.add_trial(_copy(search.space, trial, params, origin))
+    result = WarmStartResult(
         source=source.name, taken=len(study.get_trials(deepcopy=False)), left_out=left_out
     )
     study.set_user_attr(WARM_START, asdict(result))
@@ -161,18 +164,18 @@ def take(search: Search, source: Source) -> Taken:
 
 
 def _fit(space: Space, trial: FrozenTrial) -> tuple[Mapping[str, Any], str]:
-    """A trial's parameters as the space writes them, or why it is of no use."""
+    """Returns a trial's parameters as a point of the space, or why the trial cannot be copied."""
     if trial.state is not optuna.trial.TrialState.COMPLETE:
         return {}, "not completed"
     params, problems = fit(space, trial.params)
     return params, "; ".join(problems)
 
 
-def _copy(space: Space, trial: FrozenTrial, params: Mapping[str, Any], mark: str) -> FrozenTrial:
+def _copy(space: Space, trial: FrozenTrial, params: Mapping[str, Any], origin: str) -> FrozenTrial:
     return optuna.trial.create_trial(
         state=trial.state,
         values=trial.values,
         params=dict(params),
         distributions={name: to_distribution(space[name]) for name in params},
-        user_attrs={FROM: mark},
+        user_attrs={FROM: origin},
     )

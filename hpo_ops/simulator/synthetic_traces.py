@@ -140,7 +140,7 @@ def make_synthetic(name: str, options: Mapping[str, object], *, seed: int = 0) -
             raise ValueError(f"{name}.{key} is not an option; allowed: {', '.join(least)}")
         if not isinstance(value, int) or isinstance(value, bool) or value < least[key]:
             raise ValueError(
-                f"{name}.{key} is {value!r}, but must be a whole number, {least[key]} or more"
+                f"{name}.{key} is {value!r}, but must be an integer, {least[key]} or more"
             )
         numbers[key] = value
     return SYNTHETIC[name](**numbers)

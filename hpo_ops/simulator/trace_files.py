@@ -167,13 +167,13 @@ def _record(data: Any) -> TrialRecord | None:
 
 def _steps(items: object) -> tuple[int, ...]:
     if not isinstance(items, Sequence) or not all(isinstance(item, int) for item in items):
-        raise TraceError("steps must be a list of whole numbers")
+        raise TraceError("steps must be a list of integers")
     return tuple(items)
 
 
 def _measured(value: object) -> int | None:
     if value is not None and not isinstance(value, int):
-        raise TraceError(f"measured is {value!r}, but must be a whole number")
+        raise TraceError(f"measured is {value!r}, but must be an integer")
     return value
 
 

@@ -179,7 +179,7 @@ def test_conf_overrides_the_fields_of_the_form() -> None:
         ({"trials": 0}, "trials is 0, but must be 1 or more"),
         ({"parallelism": 7}, "parallelism is 7, but must be 6 or less (max_parallelism"),
         ({"budget.wall": "soon"}, "budget.wall is 'soon', but must be a duration: 90s, 30m,"),
-        ({"seed": "x"}, "seed is 'x', but must be a whole number"),
+        ({"seed": "x"}, "seed is 'x', but must be an integer"),
     ],
 )
 def test_a_wrong_conf_is_refused_with_a_sentence(conf: dict[str, Any], problem: str) -> None:

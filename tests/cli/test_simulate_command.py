@@ -162,7 +162,7 @@ def test_recorded_traces_bring_their_delays_and_say_what_was_not_seen(live: Path
     [
         (["simulate", "none.jsonl"], "none.jsonl: cannot be read: No such file or directory"),
         (["simulate", "dance"], "traces is 'dance', but must be a file of traces"),
-        (["simulate", "image:trials=0"], "image.trials is 0, but must be a whole number, 1"),
+        (["simulate", "image:trials=0"], "image.trials is 0, but must be an integer, 1"),
         (["simulate", "image:size=3"], "image.size is not an option"),
         (["simulate", *QUICK, "-s", "dance"], "scheduler.name is 'dance', but must be one of"),
         (["simulate", *QUICK, "-s", "asha:eta=1"], "scheduler.eta is 1, but must be 2 or more"),

@@ -188,8 +188,8 @@ def test_each_fold_counts_where_places_and_tasks_are_counted() -> None:
     ("changes", "problem"),
     [
         ({"folds": 1}, "folds.count is 1, but must be 2 or more"),
-        ({"folds": True}, "folds.count is True, but must be a whole number"),
-        ({"folds": "five"}, "folds.count is 'five', but must be a whole number"),
+        ({"folds": True}, "folds.count is True, but must be an integer"),
+        ({"folds": "five"}, "folds.count is 'five', but must be an integer"),
         ({"folds": {"retrain": True}}, "folds.count is missing, but is required"),
         ({"folds": {"count": 5, "prune": 0.9}}, "folds.prune is 0.9, but must be 0.5 or less"),
         ({"folds": {"count": 5, "prune": 0}}, "folds.prune is 0, but must be above 0.0"),

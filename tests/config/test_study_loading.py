@@ -55,7 +55,7 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
         ["space.lr", "inf", "finite"],
     ),
     ("a number beyond floats", {"space": {"n": {"int": [0, 10**400]}}}, ["space.n", "finite"]),
-    ("half a whole number", {"space": {"n": {"int": [0.5, 3]}}}, ["space.n", "0.5", "whole"]),
+    ("half an integer", {"space": {"n": {"int": [0.5, 3]}}}, ["space.n", "0.5", "integer"]),
     (
         "log and step",
         {"space": {"n": {"int": [1, 9], "log": True, "step": 2}}},
@@ -116,7 +116,7 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
         ["space", "circle", "a -> b -> a"],
     ),
     ("no trials", {"trials": 0}, ["trials is 0", "1 or more"]),
-    ("text for trials", {"trials": "many"}, ["trials is 'many'", "whole number"]),
+    ("text for trials", {"trials": "many"}, ["trials is 'many'", "integer"]),
     ("too many trials", {"trials": 10**9}, ["trials is 1000000000", "or less"]),
     ("trials of thousands of digits", {"trials": 1 << 20_000}, ["trials is", "or less"]),
     ("no parallelism", {"parallelism": 0}, ["parallelism is 0", "1 or more"]),
@@ -132,12 +132,12 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "a wrong option of a sampler",
         {"sampler": {"name": "tpe", "n_startup_trials": "x"}},
-        ["sampler.n_startup_trials is 'x'", "whole number"],
+        ["sampler.n_startup_trials is 'x'", "integer"],
     ),
     (
         "a flag for a number of a sampler",
         {"sampler": {"name": "tpe", "n_startup_trials": True}},
-        ["sampler.n_startup_trials is True", "whole number"],
+        ["sampler.n_startup_trials is True", "integer"],
     ),
     (
         "an option of a sampler that takes code",

@@ -53,7 +53,7 @@ def test_a_point_of_the_space_fits(changes: dict[str, Any]) -> None:
         ({"lr": "0.01"}, "lr is '0.01', but must be from 0.0001 to 0.1"),
         ({"lr": math.nan}, "lr is nan, but must be from 0.0001 to 0.1"),
         ({"lr": True}, "lr is True, but must be from 0.0001 to 0.1"),
-        ({"width": 8.5}, "width is 8.5, but must be a whole number"),
+        ({"width": 8.5}, "width is 8.5, but must be an integer"),
         ({"width": 9}, "width is 9, but must be 4 and whole steps of 4"),
         ({"width": math.inf}, "width is inf, but must be from 4 to 64"),
         ({"beta": 0.63}, "beta is 0.63, but must be 0.5 and whole steps of 0.05"),

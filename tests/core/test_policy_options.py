@@ -45,11 +45,11 @@ def test_options_become_fields_of_their_types() -> None:
     ("options", "message"),
     [
         ({}, "policy.count is missing, but must be given"),
-        ({"count": "2"}, "policy.count is '2', but must be a whole number"),
-        ({"count": True}, "policy.count is True, but must be a whole number"),
+        ({"count": "2"}, "policy.count is '2', but must be an integer"),
+        ({"count": True}, "policy.count is True, but must be an integer"),
         ({"count": 1, "form": "c"}, "policy.form is 'c', but must be one of a, b"),
         ({"count": 1, "on": 1}, "policy.on is 1, but must be true or false"),
-        ({"count": 1, "limit": "x"}, "policy.limit is 'x', but must be a whole number or null"),
+        ({"count": 1, "limit": "x"}, "policy.limit is 'x', but must be an integer or null"),
         ({"count": 1, "table": [1, "x"]}, "policy.table[1] is 'x', but must be a number"),
         (
             {"count": 1, "rat": 1},

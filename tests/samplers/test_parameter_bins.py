@@ -59,7 +59,7 @@ def test_a_draw_of_a_bin_is_allowed_and_in_that_bin(
         (Float(low=0, high=1, step=0.5), [1 / 3] * 3),
         (Float(low=1e-4, high=1, log=True), [1 / 4] * 4),
         (Float(low=3, high=3), [1.0]),
-        # Optuna draws whole numbers on a logarithmic scale from 0.5 below to 0.5 above.
+        # Optuna draws integers on a logarithmic scale from 0.5 below to 0.5 above.
         (Int(low=1, high=2, log=True), [0.6826, 0.3174]),
     ],
 )

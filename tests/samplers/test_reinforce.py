@@ -240,7 +240,7 @@ def test_a_trial_is_worth_less_pruned_and_least_impossible() -> None:
     asking.tell(5, TrialState.PRUNED, values=None)
     study = asking._study(0)
     sampler: Any = study.sampler
-    worth = {trial.number: sampler._worth(study, trial) for _, trial in sampler._told(study)}
+    worth = {trial.number: sampler._worth(study, trial) for _, trial in sampler._finished(study)}
     assert sorted(worth, key=lambda number: worth[number], reverse=True) == [1, 0, 3, 2, 5, 4]
 
 
@@ -291,7 +291,7 @@ def test_without_torch_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         ({"learning_rate": 0.0}, "learning_rate is 0.0, but must be from"),
         ({"entropy": -0.1}, "entropy is -0.1, but must be 0 or more"),
         ({"bins": 1000}, "bins is 1000, but must be from 2 to 256"),
-        ({"bins": "x"}, r"sampler\.bins is 'x', but must be a whole number"),
+        ({"bins": "x"}, r"sampler\.bins is 'x', but must be an integer"),
         ({"beta": 1}, r"sampler\.beta is not an option of reinforce; options: batch, bins"),
     ],
 )

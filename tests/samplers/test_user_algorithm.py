@@ -91,14 +91,14 @@ def story(asking: Search, count: int = 6, start: int = 0) -> list[dict[str, Any]
 def note_starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets the id of each process that is started."""
     started: list[int] = []
-    start = user_algorithm.OwnSampler._start
+    start = user_algorithm.UserAlgorithmSampler._start
 
     def note(*arguments: Any) -> Any:
         algorithm = start(*arguments)
         started.append(algorithm.pid)
         return algorithm
 
-    monkeypatch.setattr(user_algorithm.OwnSampler, "_start", note)
+    monkeypatch.setattr(user_algorithm.UserAlgorithmSampler, "_start", note)
     return started
 
 
@@ -256,7 +256,7 @@ def test_what_does_not_exist_for_a_candidate_is_left_out(tmp_path: Path) -> None
         ({"optimizer": "sgd"}, "momentum is missing"),
         ({"optimizer": "lbfgs"}, "optimizer is 'lbfgs', but must be one of adam, sgd"),
         ({"optimizer": "adam", "lr": 1}, "lr is no parameter of the space"),
-        ([1], r"gave \[1\], but a candidate must be a mapping"),
+        ([1], r"returned \[1\], but a candidate must be a mapping"),
     ],
 )
 def test_a_candidate_outside_of_the_space_is_refused(

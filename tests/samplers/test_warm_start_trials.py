@@ -65,7 +65,7 @@ def trials(storage: BaseStorage) -> list[optuna.trial.FrozenTrial]:
 
 def test_what_fits_is_taken_and_the_rest_is_told() -> None:
     storage = InMemoryStorage()
-    result = warm_start_trials.take(search(storage), old_study())
+    result = warm_start_trials.copy_trials(search(storage), old_study())
     assert (result.source, result.taken) == ("old", 3)
     assert result.left_out == {
         "x is 3.0, but must be from 0 to 1": [2],
@@ -83,8 +83,12 @@ def test_what_fits_is_taken_and_the_rest_is_told() -> None:
 def test_taking_twice_takes_once() -> None:
     storage = InMemoryStorage()
     asking, source = search(storage), old_study()
-    first = warm_start_trials.take(asking, source)
-    assert warm_start_trials.take(asking, source) == first == warm_start_trials.earlier(asking)
+    first = warm_start_trials.copy_trials(asking, source)
+    assert (
+        warm_start_trials.copy_trials(asking, source)
+        == first
+        == warm_start_trials.find_result(asking)
+    )
     assert len(trials(storage)) == 3
 
 
@@ -100,17 +104,17 @@ def test_a_crash_in_the_middle_is_made_good(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(storage, "create_new_trial", crash)
     with pytest.raises(OSError, match="gone"):
-        warm_start_trials.take(asking, source)
-    assert warm_start_trials.earlier(asking) is None
+        warm_start_trials.copy_trials(asking, source)
+    assert warm_start_trials.find_result(asking) is None
     monkeypatch.undo()
-    assert warm_start_trials.take(asking, source).taken == 3
+    assert warm_start_trials.copy_trials(asking, source).taken == 3
     assert [trial.value for trial in trials(storage)] == [1.0, 2.0, 6.0]
 
 
 def test_trials_of_the_study_come_after_those_that_were_taken() -> None:
     storage = InMemoryStorage()
     asking = search(storage)
-    warm_start_trials.take(asking, old_study())
+    warm_start_trials.copy_trials(asking, old_study())
     asked = {number: asking.ask(number) for number in (1, 0, 2)}
     for number in (2, 0):
         asking.tell(number, TrialState.COMPLETED, values=[float(10 + number)])
@@ -137,7 +141,9 @@ def test_samplers_learn_from_what_was_taken(sampler: str, options: dict[str, Any
         value = -abs(params["x"] - 0.9)
         study.add_trial(optuna.create_trial(params=params, distributions=kinds, value=value))
     asking = search(storage, space=line, sampler=sampler, options=options)
-    warm_start_trials.take(asking, warm_start_trials.Source(name="old", trials=study.get_trials()))
+    warm_start_trials.copy_trials(
+        asking, warm_start_trials.Source(name="old", trials=study.get_trials())
+    )
     found = [float(asking.ask(number)["x"] or 0) for number in range(12)]
     assert sum(found) / len(found) > 0.6
 
@@ -164,7 +170,7 @@ def test_what_is_enqueued_is_tried_first() -> None:
 def test_what_is_enqueued_comes_after_what_was_taken_and_in_any_order() -> None:
     storage = InMemoryStorage()
     asking = search(storage, enqueue=[{"x": 0.25}, {"x": 0.75}])
-    warm_start_trials.take(asking, old_study())
+    warm_start_trials.copy_trials(asking, old_study())
     asked = {number: asking.ask(number) for number in (2, 1, 0)}
     assert (asked[0]["x"], asked[1]["x"]) == (0.25, 0.75)
     assert asked[2]["x"] not in (0.25, 0.75)
@@ -174,7 +180,7 @@ def test_what_is_enqueued_comes_after_what_was_taken_and_in_any_order() -> None:
 def test_another_storage_is_read_and_left_as_it_is(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/old.db"
     old_study(url)
-    storage = warm_start_trials.open_other(url)
+    storage = warm_start_trials.open_existing_storage(url)
     source = warm_start_trials.read_source(
         storage, "old", shown="old", directions=[Direction.MAXIMIZE]
     )
@@ -190,12 +196,12 @@ def test_another_storage_is_read_and_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_storage_that_is_none_is_refused_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="but there is no file"):
-        warm_start_trials.open_other(f"sqlite:///{tmp_path}/other.db")
+        warm_start_trials.open_existing_storage(f"sqlite:///{tmp_path}/other.db")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "empty.db").touch()
     with pytest.raises(ValueError, match="but cannot be read"):
-        warm_start_trials.open_other(f"sqlite:///{tmp_path}/empty.db")
+        warm_start_trials.open_existing_storage(f"sqlite:///{tmp_path}/empty.db")
     assert (tmp_path / "empty.db").stat().st_size == 0
     with pytest.raises(ValueError, match="cannot be read") as caught:
-        warm_start_trials.open_other("postgresql+psycopg2://me:secret@127.0.0.1:1/old")
+        warm_start_trials.open_existing_storage("postgresql+psycopg2://me:secret@127.0.0.1:1/old")
     assert "secret" not in str(caught.value)

@@ -101,7 +101,7 @@ TRIAL = '{"values":[1,2],"seconds":[1,1]%s}\n'
         ),
         (HEADER % "" + TRIAL % ',"steps":[1]', ":2: a trial has 2 values and 1 steps"),
         (HEADER % "" + TRIAL % ',"steps":[2,1]', ":2: steps must be 0 or more and rise"),
-        (HEADER % "" + TRIAL % ',"steps":"12"', ":2: steps must be a list of whole numbers"),
+        (HEADER % "" + TRIAL % ',"steps":"12"', ":2: steps must be a list of integers"),
         (HEADER % "" + TRIAL % ',"measured":3', ":2: measured is 3, but must be from 0 to 2"),
         (HEADER % "" + TRIAL % ',"record":{"trial":1}', ":2: state is missing"),
         (HEADER % "" + '{"values":[1e999],"seconds":[1]}\n', ":2: a value is infinite"),

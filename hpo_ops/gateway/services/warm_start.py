@@ -65,7 +65,7 @@ def read(
     try:
         if wanted.storage is not None:
             url = _address(wanted.storage, environment)
-            storage = warm_start_trials.open_other(url, shown=repr(wanted.storage))
+            storage = warm_start_trials.open_existing_storage(url, shown=repr(wanted.storage))
             try:
                 return warm_start_trials.read_source(
                     storage, wanted.study, shown=wanted.study, directions=directions
@@ -102,9 +102,9 @@ def take(
     with proposals.ledger.asking(record.id):
         search = proposals.search(record)
         result = (
-            warm_start_trials.take(search, source)
+            warm_start_trials.copy_trials(search, source)
             if source is not None
-            else warm_start_trials.earlier(search)
+            else warm_start_trials.find_result(search)
         )
     lines = [] if result is None else result.lines()
     for line in lines:
@@ -126,7 +126,7 @@ def _is_done(proposals: Proposals, asker: Asker) -> bool:
         record = proposals.ledger.find_run(asker.identity)
     except UnknownStudyError:
         return False
-    return warm_start_trials.earlier(proposals.search(record)) is not None
+    return warm_start_trials.find_result(proposals.search(record)) is not None
 
 
 def _address(storage: str, environment: Mapping[str, str]) -> str:
