@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +25,7 @@ from tests.cluster.availability import is_required
 
 IMAGE = "localhost/hpo-ops-test:1"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+PR_SET_PDEATHSIG = 1
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 DRIVERS = ("overlay2", "vfs")
@@ -110,7 +113,9 @@ def _start(folder: Path) -> tuple[TestEngine, subprocess.Popen[bytes]]:
         ]
         (folder / "daemon.json").write_text("{}")
         with log.open("ab") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, preexec_fn=_end_with_parent
+            )
         if _answers(engine, process):
             return engine, process
         process.kill()
@@ -118,6 +123,11 @@ def _start(folder: Path) -> tuple[TestEngine, subprocess.Popen[bytes]]:
         shutil.rmtree(folder / "data", ignore_errors=True)
     lines = log.read_text(errors="replace").splitlines()[-5:]
     raise EngineUnavailableError("dockerd does not start here: " + " | ".join(lines))
+
+
+def _end_with_parent() -> None:
+    """Lets the kernel end this process, with its containers, when the tests are killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _answers(engine: TestEngine, process: subprocess.Popen[bytes]) -> bool:

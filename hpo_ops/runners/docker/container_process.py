@@ -63,6 +63,7 @@ class ContainerProcess:
         self._ended = threading.Event()
         self._exit: ContainerExit | None = None
         self._container: str | None = None
+        self._is_killed = False
         self._thread: threading.Thread | None = None
         try:
             self._start(spec, name)
@@ -76,14 +77,12 @@ class ContainerProcess:
             self._ended.set()
 
     @property
-    def pid(self) -> None:
-        """None: the process is not the worker's."""
-        return
-
-    @property
     def is_out_of_memory(self) -> bool:
-        """Whether the training was killed because it used more memory than it was given."""
-        return self._exit is not None and self._exit.is_out_of_memory
+        """Whether the training ended because it used more memory than it was given.
+
+        A training that ends well although the kernel has killed one of its children has not.
+        """
+        return self._exit is not None and self._exit.is_out_of_memory and self._exit.code != 0
 
     def wait(self, timeout_seconds: float) -> int | None:
         """The exit code, negative for a signal; None if it still runs after the time."""
@@ -96,7 +95,9 @@ class ContainerProcess:
 
     def kill(self) -> None:
         """Kills everything in the container."""
-        self._send("SIGKILL")
+        if not self._is_killed:
+            self._is_killed = True
+            self._send("SIGKILL")
 
     def close(self) -> None:
         """Removes the container, also one that still runs."""

@@ -50,9 +50,8 @@ class SegmentContainer:
         study: Key of the study.
         command: The training command.
         image: The image, which has the command and the packages it needs.
-        workspace: The folder that training and agent share.
         code: The study's code folder.
-        user: Whom the training runs as; the workspace must belong to it.
+        user: The user that the training runs as; the workspace must belong to it.
         resources: What the training may use.
         environment: The study's variables; nothing of the worker's environment is passed on.
     """
@@ -61,7 +60,6 @@ class SegmentContainer:
     study: str
     command: str
     image: str
-    workspace: Path
     code: Path
     user: User
     resources: Resources = field(default_factory=Resources)
@@ -92,11 +90,15 @@ def trial_labels(study: str, trial: int) -> dict[str, str]:
     return {MANAGED_LABEL: "true", STUDY_LABEL: study, TRIAL_LABEL: str(trial)}
 
 
-def build_spec(plan: SegmentContainer) -> dict[str, object]:
+def build_spec(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
     """The container as the engine's ``POST /containers/create`` takes it.
 
-    The training has no network, no capabilities, no way to get more rights, and can write to its
-    workspace, to ``/tmp`` and to ``/dev/shm`` only, which count as its memory.
+    The training has no network, no capabilities and no way to get more rights. It can write to
+    its workspace, and to ``/tmp`` and ``/dev/shm``, which count as its memory.
+
+    Args:
+        plan: The container.
+        workspace: The folder that training and agent share.
     """
     program, *arguments = shlex.split(plan.command)
     environment = {
@@ -114,15 +116,15 @@ def build_spec(plan: SegmentContainer) -> dict[str, object]:
         "WorkingDir": CODE,
         "User": f"{plan.user.uid}:{plan.user.gid}",
         "Labels": plan.labels,
-        "HostConfig": _host_config(plan),
+        "HostConfig": _host_config(plan, workspace),
     }
 
 
-def _host_config(plan: SegmentContainer) -> dict[str, object]:
+def _host_config(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
     memory = int(amount(plan.resources.memory))
     return {
         "Mounts": [
-            {"Type": "bind", "Source": str(plan.workspace.resolve()), "Target": WORKSPACE},
+            {"Type": "bind", "Source": str(workspace.resolve()), "Target": WORKSPACE},
             {
                 "Type": "bind",
                 "Source": str(plan.code.resolve()),

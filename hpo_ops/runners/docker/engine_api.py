@@ -118,6 +118,14 @@ class DockerEngine:
         """Closes the connections; what waits for an answer gets an error."""
         self._http.close()
 
+    def check(self) -> None:
+        """Checks that the engine answers.
+
+        Raises:
+            DockerUnreachableError: It does not, or this user may not talk to it.
+        """
+        self._path("")
+
     def create(self, spec: Mapping[str, object], *, name: str) -> str:
         """Creates a container, not started yet, and returns its id.
 

@@ -19,7 +19,6 @@ def a_plan(tmp_path: Path, **changes: Any) -> SegmentContainer:
             "study": "cifar/manual__2026-11-18T10:00:00+00:00",
             "command": "python train.py --name 'two words'",
             "image": "team/image:2",
-            "workspace": tmp_path / "workspace",
             "code": tmp_path / "code",
             "user": User(uid=1000, gid=1001),
             **changes,
@@ -28,7 +27,7 @@ def a_plan(tmp_path: Path, **changes: Any) -> SegmentContainer:
 
 
 def host_config(plan: SegmentContainer) -> dict[str, Any]:
-    config = build_spec(plan)["HostConfig"]
+    config = build_spec(plan, Path("/folder/workspace"))["HostConfig"]
     assert isinstance(config, dict)
     return config
 
@@ -36,7 +35,7 @@ def host_config(plan: SegmentContainer) -> dict[str, Any]:
 def test_the_command_runs_in_the_code_folder_in_place_of_the_images_entry_point(
     tmp_path: Path,
 ) -> None:
-    spec = build_spec(a_plan(tmp_path))
+    spec = build_spec(a_plan(tmp_path), tmp_path)
     assert spec["Image"] == "team/image:2"
     assert spec["Entrypoint"] == ["python"]
     assert spec["Cmd"] == ["train.py", "--name", "two words"]
@@ -45,12 +44,12 @@ def test_the_command_runs_in_the_code_folder_in_place_of_the_images_entry_point(
 
 def test_the_workspace_can_be_written_and_the_code_cannot(tmp_path: Path) -> None:
     workspace, code = host_config(a_plan(tmp_path))["Mounts"]
-    assert workspace == {"Type": "bind", "Source": f"{tmp_path}/workspace", "Target": "/hpo"}
+    assert workspace == {"Type": "bind", "Source": "/folder/workspace", "Target": "/hpo"}
     assert (code["Target"], code["ReadOnly"]) == ("/hpo-code", True)
 
 
 def test_a_container_is_known_by_its_labels(tmp_path: Path) -> None:
-    assert build_spec(a_plan(tmp_path))["Labels"] == {
+    assert build_spec(a_plan(tmp_path), tmp_path)["Labels"] == {
         "hpo-ops/managed": "true",
         "hpo-ops/study": "cifar/manual__2026-11-18T10:00:00+00:00",
         "hpo-ops/trial": "3",
@@ -63,7 +62,7 @@ def test_the_study_cannot_move_the_workspace_and_gets_no_variable_of_the_worker(
 ) -> None:
     monkeypatch.setenv("HPO_TOKEN", "secret")
     plan = a_plan(tmp_path, environment={"LEVEL": "3", "HOME": "/hpo", "HPO_DIR": "/elsewhere"})
-    assert build_spec(plan)["Env"] == [
+    assert build_spec(plan, tmp_path)["Env"] == [
         "HOME=/hpo",
         "PYTHONUNBUFFERED=1",
         "LEVEL=3",
