@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 from benchmarks.lab import machine, write_json
 from hpo_ops.checkpoints import Checkpoints, Credentials, open_store
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners import LocalRunner, run_segment
+from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.local.process_runner import ProcessRunner
 from tests.cluster.forward import Valve, forwarded
 from tests.gateways import FakeGateway
 from tests.s3 import BUCKET, running_s3
@@ -130,7 +131,7 @@ class Bench:
                 until_step=steps or self._steps,
             ),
             root=self._folder / "hpo",
-            runner=LocalRunner("python train.py", self._folder / "code", on_line=print),
+            runner=ProcessRunner("python train.py", self._folder / "code", on_line=print),
             gateway=gateway,
             checkpoints=checkpoints,
             finish_seconds=finish_seconds,

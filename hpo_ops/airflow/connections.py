@@ -28,8 +28,6 @@ GATEWAY = "hpo_gateway"
 """Connection of the gateway: host, port, schema, and the tasks' signing key as its password."""
 STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
-KUBERNETES = "kubernetes_default"
-"""Connection of the cluster in which trials are pods."""
 STORE_VARIABLE = OWN_STORE_VARIABLE
 POD_HOST_VARIABLE = "HPO_POD_HOST"
 """Where pods reach this machine, for a gateway and a store that listen on its loopback."""

@@ -14,19 +14,17 @@ import yaml
 from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
+from hpo_ops.airflow.entered_study import PREPARE
+from hpo_ops.airflow.prepare_operator import Numbers, PrepareOperator
 from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor, LaterTrialsSensor
 from hpo_ops.airflow.study_operators import (
-    PREPARE,
     CollectOperator,
     FinalizeOperator,
-    Numbers,
-    PrepareOperator,
     PublishOperator,
     SampleOperator,
     best_asset,
 )
-from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.airflow.trigger_form import (
     form_of,
     generic_form,
@@ -35,7 +33,6 @@ from hpo_ops.airflow.trigger_form import (
 )
 from hpo_ops.config import (
     GENERIC_CEILING,
-    GENERIC_DAGS,
     Flow,
     StudyConfig,
     StudyError,
@@ -43,6 +40,7 @@ from hpo_ops.config import (
     parse_study,
 )
 from hpo_ops.config.round_planning import count_rounds
+from hpo_ops.config.runner_registry import find_runner, generic_dags
 from hpo_ops.schedulers import may_pause
 
 RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
@@ -72,12 +70,24 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
                 build_broken_dag(name, problem) if study is None else build(study, problem=problem)
             )
     for name, study in running.items():
-        if name not in dags and name not in GENERIC_DAGS.values() and only in (None, name):
+        if name not in dags and name not in generic_dags().values() and only in (None, name):
             dags[name] = build(study, problem=f"the study file of {name} is gone")
-    for runner, name in GENERIC_DAGS.items():
+    for runner, name in generic_dags().items():
         if only in (None, name):
-            dags[name] = build_generic_dag(runner)
+            dags[name] = _generic_or_broken_dag(runner)
     return dags
+
+
+def _generic_or_broken_dag(runner: str) -> DAG:
+    """The generic DAG of a runner; one that says what is missing where its operator is not there.
+
+    So that a runner without its libraries does not keep the others from their DAGs.
+    """
+    try:
+        return build_generic_dag(runner)
+    except ImportError as error:
+        problem = f"the runner {runner} cannot be used: its operator cannot be imported ({error})"
+        return build_broken_dag(generic_dags()[runner], problem)
 
 
 def _files(folder: Path, only: str | None) -> list[Path]:
@@ -106,7 +116,7 @@ def _read_files(
         if name in sources:
             problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
             found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
-        elif name in GENERIC_DAGS.values():
+        elif name in generic_dags().values():
             found[path.stem] = None, f"{path}: name is {name!r}, but that is a generic DAG's"
         else:
             sources[name] = path
@@ -140,8 +150,8 @@ def rehearse() -> None:
     }
     for flow in Flow:
         build_dag(parse_study({**study, "flow": flow.value}, source="rehearsal"))
-    for runner in GENERIC_DAGS:
-        build_generic_dag(runner)
+    for runner in generic_dags():
+        _generic_or_broken_dag(runner)
 
 
 def build_broken_dag(name: str, problem: str | None) -> DAG:
@@ -195,8 +205,9 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
 
 def build_generic_dag(runner: str) -> DAG:
     """The DAG that takes a whole study as its trigger config, and runs it rolling."""
+    dag_id = generic_dags()[runner]
     return _frame(
-        GENERIC_DAGS[runner],
+        dag_id,
         lambda prepare: _add_rolling(prepare, runner, None, generic_most_trials()),
         config=None,
         runner=runner,
@@ -206,7 +217,7 @@ def build_generic_dag(runner: str) -> DAG:
         publish_rule=TriggerRule.ALL_DONE,
         description="Runs the study that its trigger config holds.",
         tags=["hpo", Flow.ROLLING.value],
-        doc_md=_GENERIC_DOCUMENT.format(dag_id=GENERIC_DAGS[runner]),
+        doc_md=_GENERIC_DOCUMENT.format(dag_id=dag_id),
         max_active_tasks=GENERIC_CEILING + 16,
     )
 
@@ -275,7 +286,8 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
             task_id="sample", study=handle, round_number=number, rounds_left=count - number
         )
         trial = (
-            _trial_operator(study.runner)
+            find_runner(study.runner)
+            .operator()
             .partial(
                 task_id="trial",
                 folds=study.fold_count,
@@ -310,16 +322,6 @@ def _most_started(study: StudyConfig) -> int | None:
     return None if may_pause(study.scheduler.name) else study.ceiling + 1
 
 
-def _trial_operator(runner: str) -> Any:
-    """The operator of a runner's trials."""
-    if runner == "local":
-        return TrialOperator
-    # Imported here: only a study of pods needs it, and it takes seconds.
-    from hpo_ops.airflow.pod_operator import TrialPodOperator
-
-    return TrialPodOperator
-
-
 def _add_rolling(
     prepare: PrepareOperator, runner: str, most_started: int | None, most_trials: int
 ) -> list[Any]:
@@ -331,7 +333,8 @@ def _add_rolling(
 
     def add_trials(numbers: Any) -> Any:
         return (
-            _trial_operator(runner)
+            find_runner(runner)
+            .operator()
             .partial(
                 task_id="trial",
                 map_index_template="{{ task.label }}",
@@ -362,7 +365,7 @@ def _add_rolling(
 
 def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
     """The best trial of a study with folds, trained on all data when its search is over."""
-    retrain = _trial_operator(study.runner)(
+    retrain = find_runner(study.runner).operator()(
         task_id="retrain",
         is_retraining=True,
         # A failed trial is no failure of its study, but a failed round is.

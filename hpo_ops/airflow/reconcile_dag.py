@@ -1,53 +1,51 @@
-"""The reconciler on a schedule: a DAG whose one task compares ledger, Airflow and cluster."""
+"""The DAG of the reconciler: its one task finds leftovers of crashes every few minutes."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, BaseHook, BaseOperator
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk import DAG, BaseOperator
 
-from hpo_ops.airflow.connections import KUBERNETES, connect_gateway
-from hpo_ops.airflow.node_capacity import count_again
+from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.running_studies import RunningStudies
+from hpo_ops.client import GatewayClient
 from hpo_ops.client.reconciler import Reconciler
+from hpo_ops.config import parse_study
+from hpo_ops.config.runner_registry import all_runners, find_runner
 from hpo_ops.core.leftovers import LedgerStudy, RunState
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from hpo_ops.core.runner_resources import ResourcesUnavailableError, RunnerResources
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DAG_ID = "hpo_reconcile"
 EVERY = timedelta(minutes=5)
-_DOCUMENT = """Puts right what was left behind: pods, secrets, segments, leases and studies whose
-DAG run is gone. The log says what was found. By hand: `hpo doctor`.
+_DOCUMENT = """Repairs leftovers of crashes: pods, containers, secrets, segments, leases, and
+studies whose DAG run is gone. The log says what was found. By hand: `hpo doctor`.
 """
 
 
 class ReconcileOperator(BaseOperator):
-    """Finds what was left behind, and repairs it.
-
-    Returns what could not be repaired, in sentences.
-    """
+    """Finds leftovers and repairs them; returns a sentence for each that could not be repaired."""
 
     ui_color = "#eceff1"
 
     def execute(self, context: Context) -> list[str]:
-        cluster = self.connect_cluster()
+        resources = self.open_resources()
         gateway = connect_gateway()
         reconciler = Reconciler(
             gateway,
             lambda study: run_state(context["ti"], study),
-            {"kubernetes": cluster} if cluster else {},
+            resources,
             on_end=lambda study: RunningStudies().forget(study.dag_id, study.run_id),
         )
         done = reconciler.repair(reconciler.look())
-        for note in cluster.notes if cluster else ():
-            self.log.warning("%s", note)
-        if cluster is not None:  # nodes come and go
-            for pool, capacity in count_again(gateway).items():
-                self.log.info("the nodes of the pool %s have %g", pool, capacity)
+        for access in resources.values():
+            for note in access.notes:
+                self.log.warning("%s", note)
+        for pool, capacity in update_capacities(gateway).items():
+            self.log.info("the pool %s has a capacity of %g", pool, capacity)
         left = []
         for item in done:
             finding = item.finding
@@ -57,25 +55,40 @@ class ReconcileOperator(BaseOperator):
             else:
                 self.log.info("%s; repaired: %s", finding.text, finding.repair_text)
         if not done:
-            self.log.info("nothing was left behind")
+            self.log.info("no leftovers found")
         return left
 
-    def connect_cluster(self) -> Cluster | None:
-        """The cluster of the connection, where there is one."""
-        try:
-            BaseHook.get_connection(KUBERNETES)
-        except AirflowNotFoundException:
-            self.log.info("there is no connection %s: pods are not looked at", KUBERNETES)
-            return None
-        # Imported here: only where there are pods it is needed, and it takes seconds.
-        from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+    def open_resources(self) -> dict[str, RunnerResources]:
+        """The resources of each runner that is set up on this platform, by its name."""
+        found: dict[str, RunnerResources] = {}
+        for name, runner in all_runners().items():
+            try:
+                access = runner.resources_of_task()
+            except ResourcesUnavailableError as error:
+                self.log.warning("resources of the runner %s are not judged: %s", name, error)
+                continue
+            if access is not None:
+                found[name] = access
+        return found
 
-        try:
-            hook = KubernetesHook(conn_id=KUBERNETES)
-            return Cluster(hook.core_v1_client, hook.get_namespace() or "default")
-        except Exception as error:  # noqa: BLE001, whatever is wrong with the connection
-            self.log.warning("pods are not looked at: %s", error)
-            return None
+
+def update_capacities(gateway: GatewayClient) -> dict[str, float]:
+    """Tells the gateway the capacities of the pools of running studies; returns those found.
+
+    Nodes come and go while studies run.
+    """
+    found: dict[str, float] = {}
+    for study in gateway.ledger_part().studies:
+        if study.state not in ("running", "retraining"):
+            continue
+        config = parse_study(gateway.config(study.id), source=study.key, is_entered=True)
+        if config.pool in found:
+            continue
+        capacity = find_runner(config.runner).pool_capacity(config)
+        if capacity is not None:
+            found[config.pool] = capacity
+            gateway.find_pool(config.pool, capacity)
+    return found
 
 
 def run_state(task_instance: Any, study: LedgerStudy) -> RunState:
@@ -99,7 +112,7 @@ def build_reconcile_dag() -> DAG:
         max_active_runs=1,
         dagrun_timeout=2 * EVERY,
         is_paused_upon_creation=False,
-        description="Puts right what studies left behind.",
+        description="Repairs what crashes of studies left behind.",
         tags=["hpo"],
         doc_md=_DOCUMENT,
     ) as dag:

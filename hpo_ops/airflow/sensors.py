@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.study_operators import config_of
+from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.airflow.triggers import TrialWakeTrigger
 from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
 from hpo_ops.isolation.function_calls import call_function

@@ -18,7 +18,8 @@ import typer
 from hpo_ops.checkpoints import BadCodeError, copy_code, find_packages, hash_code
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.config import StudyConfig, load_study
-from hpo_ops.runners.kubernetes.pod_spec import training_image
+from hpo_ops.config.runner_registry import find_runner, image_runners
+from hpo_ops.runners.platform_images import training_image
 
 BUILDERS = {"docker": "build", "podman": "build", "buildah": "bud"}
 """Programs that build images, in order of preference, with the name of their build command."""
@@ -134,8 +135,10 @@ def advice(study: StudyConfig, file: Path, image: str) -> str:
     """Says which keys to write into the study file, so that its pods use the image."""
     needs_code = study.stop.when is not None or bool(study.finalizers)
     lines = [f"image: {image}"]
-    if study.runner == "local":
-        lines.append("runner: kubernetes")
+    if not find_runner(study.runner).runs_images:
+        first, *others = image_runners()
+        choice = f"  # or {', '.join(others)}" if others else ""
+        lines.append(f"runner: {first}{choice}")
     if needs_code:  # Airflow's tasks call functions of the code, so the key `code` stays
         lines.append("install: false")
     where = "beside code" if needs_code else "instead of code"

@@ -13,12 +13,9 @@ from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import Session, connect
 from hpo_ops.cli.terminal import SafeConsole
 from hpo_ops.client.reconciler import Reconciler, Repaired
+from hpo_ops.config.runner_registry import all_runners
 from hpo_ops.core.leftovers import Finding, LedgerStudy, RunState
-from hpo_ops.core.runner_resources import ResourcesUnavailableError
-from hpo_ops.runners.kubernetes.cluster_leftovers import (
-    Cluster,
-    connect_by_kubeconfig,
-)
+from hpo_ops.core.runner_resources import ResourcesUnavailableError, RunnerResources
 
 EXAMPLES = (
     "Examples: hpo doctor · hpo doctor --namespace training · hpo doctor --fix · "
@@ -32,7 +29,7 @@ def doctor(
         bool,
         typer.Option(
             "--unknown",
-            help="With --fix: also delete pods and secrets that are not in the ledger. "
+            help="With --fix: also delete pods, secrets and containers that the ledger lacks. "
             "Only where no other installation uses the namespace.",
         ),
     ] = False,
@@ -45,24 +42,20 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Compares ledger, Airflow and pods, and lists what a crash left behind.
+    """Compares the ledger, Airflow and pods or containers, and lists what a crash left behind.
 
     Ends with the exit code 0 if there is nothing, or all of it was repaired; otherwise with 1.
     """
     session = connect()
-    cluster, notes = _find_cluster(namespace)
+    resources, notes = _open_resources(namespace)
     reconciler = Reconciler(
-        session.gateway,
-        lambda study: _run_state(session, study, notes),
-        {"kubernetes": cluster} if cluster else {},
+        session.gateway, lambda study: _run_state(session, study, notes), resources
     )
     findings = reconciler.look()
     done = reconciler.repair(findings, with_unknown=with_unknown) if is_fixed else []
-    notes += cluster.notes if cluster else []
+    notes += [note for access in resources.values() for note in access.notes]
     if as_json:
-        print(
-            json.dumps(_as_data(findings, done, notes, has_cluster=cluster is not None), indent=2)
-        )
+        print(json.dumps(_as_data(findings, done, notes, runners=sorted(resources)), indent=2))
     else:
         _show(findings, done, notes)
     is_well = all(not item.problem for item in done) if is_fixed else not findings
@@ -70,15 +63,23 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _find_cluster(namespace: str | None) -> tuple[Cluster | None, list[str]]:
-    try:
-        return connect_by_kubeconfig(namespace), []
-    except ResourcesUnavailableError as error:
-        if namespace is not None:
-            raise CommandError(
-                f"the pods of the namespace {namespace} cannot be listed: {error}"
-            ) from error
-        return None, [f"pods were not checked: {error}"]
+def _open_resources(namespace: str | None) -> tuple[dict[str, RunnerResources], list[str]]:
+    """The resources of each runner that can be seen from here, and notes on the others."""
+    found: dict[str, RunnerResources] = {}
+    notes: list[str] = []
+    for name, runner in all_runners().items():
+        try:
+            access = runner.resources_of_person(namespace)
+        except ResourcesUnavailableError as error:
+            if namespace is not None and runner.namespace_key:
+                raise CommandError(
+                    f"the pods of the namespace {namespace} cannot be listed: {error}"
+                ) from error
+            notes.append(f"resources of the runner {name} were not checked: {error}")
+            continue
+        if access is not None:
+            found[name] = access
+    return found, notes
 
 
 def _run_state(session: Session, study: LedgerStudy, notes: list[str]) -> RunState | None:
@@ -92,12 +93,20 @@ def _run_state(session: Session, study: LedgerStudy, notes: list[str]) -> RunSta
 
 
 def _as_data(
-    findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str], *, has_cluster: bool
+    findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str], *, runners: list[str]
 ) -> dict[str, object]:
-    shown = [{**finding.to_dict(), "is_repaired": False, "problem": ""} for finding in findings]
+    shown = [
+        {
+            **finding.to_dict(),
+            "repair": finding.repair_text,
+            "is_repaired": False,
+            "problem": "",
+        }
+        for finding in findings
+    ]
     for data, item in zip(shown, done, strict=False):
         data.update(is_repaired=not item.problem, problem=item.problem)
-    return {"findings": shown, "notes": notes, "pods_were_seen": has_cluster}
+    return {"findings": shown, "notes": notes, "runners_were_seen": runners}
 
 
 def _show(findings: Sequence[Finding], done: Sequence[Repaired], notes: list[str]) -> None:

@@ -18,6 +18,7 @@ from hpo_ops.cli.connection import Session
 from hpo_ops.cli.follow_study import ENDED
 from hpo_ops.cli.terminal import visible
 from hpo_ops.client import Progress
+from hpo_ops.config.runner_registry import find_runner
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
@@ -161,10 +162,15 @@ def _open(
 ) -> Source:
     if container is None:
         return TaskLogs(session.airflow, progress, trial)
-    if progress.runner == "local":
+    known = find_runner(progress.runner).log_containers
+    if not known:
         raise CommandError(
-            f"--container is for pods, but the trials of {progress.name} run in processes with "
-            "one log each: omit --container"
+            f"--container is for trials in containers, but those of {progress.name} have one log "
+            "each: omit --container"
+        )
+    if container not in known:
+        raise CommandError(
+            f"--container is {container}, but trials of {progress.name} have {', '.join(known)}"
         )
     try:
         store = open_store(progress.store, session.address.store)

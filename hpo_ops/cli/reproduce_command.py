@@ -19,7 +19,7 @@ from hpo_ops.cli.show_command import TrialNumber, find_trial
 from hpo_ops.cli.terminal import Json, Run, StudyName, err, out, print_json
 from hpo_ops.cli.trigger_target import DAG_SECONDS
 from hpo_ops.client import TrialDetail
-from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.protocol import Provenance, Report
 
 EPILOG = "Examples: hpo reproduce digits 3 · hpo reproduce digits 3 --tolerance 1e-6"
@@ -73,7 +73,7 @@ def reproduce(
     if not any_code:
         check_code(config.get("code"), before.provenance)
     again = study_of_trial(config, before, last_step=curve[-1].step)
-    dag_id = GENERIC_DAGS[again["runner"]]
+    dag_id = find_runner(again["runner"]).generic_dag
     session.airflow.wait_for_dag(dag_id, seconds=DAG_SECONDS)
     new_run = session.airflow.trigger(dag_id, {"study": again})
     page = session.airflow.run_page(dag_id, new_run)

@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 
 from hpo_ops.cli.command_errors import CommandError
-from hpo_ops.config import GENERIC_DAGS, StudyConfig, load_study
+from hpo_ops.config import StudyConfig, load_study
+from hpo_ops.config.runner_registry import find_runner
 
 DAG_SECONDS = 90.0
 """How long a command waits for Airflow to parse a new study file into a DAG."""
@@ -52,7 +53,7 @@ def generic_dag_target(study: StudyConfig) -> Target:
     config = study.to_dict()
     if not study.reproducible:
         config["flow"] = "rolling"
-    return Target(study.name, GENERIC_DAGS[study.runner], {"study": config})
+    return Target(study.name, find_runner(study.runner).generic_dag, {"study": config})
 
 
 def parse_changes(assignments: list[str]) -> dict[str, object]:

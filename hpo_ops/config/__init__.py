@@ -5,7 +5,6 @@ from hpo_ops.config.sections import Policy
 from hpo_ops.config.study_changes import CHANGEABLE, OVERRIDABLE
 from hpo_ops.config.study_config import (
     GENERIC_CEILING,
-    GENERIC_DAGS,
     Flow,
     StudyConfig,
 )
@@ -15,7 +14,6 @@ from hpo_ops.config.study_loading import load_study, parse_study, read_entered, 
 __all__ = [
     "CHANGEABLE",
     "GENERIC_CEILING",
-    "GENERIC_DAGS",
     "OVERRIDABLE",
     "Flow",
     "Pod",

@@ -71,7 +71,8 @@ def all_runners() -> Mapping[str, Runner]:
     return found
 
 
-def generic_dags() -> dict[str, str]:
+@cache
+def generic_dags() -> Mapping[str, str]:
     """The generic DAG of each runner, by the runner's name."""
     return {name: runner.generic_dag for name, runner in all_runners().items()}
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     Field,
@@ -26,6 +26,12 @@ from hpo_ops.config.forecast_settings import check_curves
 from hpo_ops.config.metric_checks import check_metrics
 from hpo_ops.config.pod_sections import Pod, Resources
 from hpo_ops.config.round_planning import check_rounds, places_per_round
+from hpo_ops.config.runner_registry import (
+    DEFAULT_RUNNER,
+    find_runner,
+    image_runners,
+    runner_names,
+)
 from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
@@ -54,14 +60,17 @@ MAX_TRIALS = 100_000
 MAX_PARALLELISM = 1_000
 MAX_REPEATS = 1_000
 
-GENERIC_DAGS = {"local": "hpo_study", "kubernetes": "hpo_pod_study"}
-"""The DAGs that take a whole study, by where its trials run: a DAG's operators are fixed."""
 GENERIC_CEILING = 64
 """Highest parallelism of a study that a generic DAG runs."""
 
 
 DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250)]
 """A DAG's id; ``*`` stands for all DAGs."""
+
+
+def _list_runners(schema: dict[str, Any]) -> None:
+    """Adds the names of all runners to the JSON Schema; called when the schema is made."""
+    schema["enum"] = runner_names()
 
 
 class Flow(StrEnum):
@@ -129,8 +138,9 @@ class StudyConfig(Model):
     stop: Stop = Stop()
     retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
     """How often a trial whose code failed is tried again from its last checkpoint."""
-    runner: Literal["local", "kubernetes"] = "local"
-    """Where trials run: as processes of the Airflow worker, or as pods."""
+    runner: Annotated[str, Field(json_schema_extra=_list_runners)] = DEFAULT_RUNNER
+    """How trials are executed: local (processes of the Airflow worker), kubernetes (pods), or
+    another installed runner."""
     resources: Resources = Resources()
     pod: Pod = Pod()
     env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = Field(default_factory=dict)
@@ -202,11 +212,18 @@ class StudyConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_runner(self) -> Self:
-        if self.runner == "local" and self.code is None:
-            raise ValueError("code is missing, but is required with runner: local")
-        if self.runner == "local" and self.image is not None:
-            raise ValueError(f"image is {self.image!r}, but images need runner: kubernetes")
+    def _check_runner(self, info: ValidationInfo) -> Self:
+        if info.context is ENTERED and self.runner not in runner_names():
+            return self  # its package may be gone by now
+        runner = find_runner(self.runner)
+        if not runner.runs_images and self.code is None:
+            raise ValueError(f"code is missing, but is required with runner: {self.runner}")
+        if not runner.runs_images and self.image is not None:
+            raise ValueError(
+                f"image is {self.image!r}, but runner: {self.runner} runs no images "
+                f"(runner: {' or '.join(image_runners())})"
+            )
+        runner.check_study(self)
         if self.code is None and self.image is None:
             raise ValueError("code is missing, but is required (or image)")
         if self.code is None and (self.stop.when or self.finalizers):
@@ -314,19 +331,12 @@ class StudyConfig(Model):
     @property
     def pool(self) -> str:
         """The pool whose capacity the study's trials take from."""
-        return "local" if self.runner == "local" else self.resources.pool_name
+        return find_runner(self.runner).pool(self)
 
     @property
     def lease(self) -> float:
-        """How much of its pool a trial takes."""
-        return 1.0 if self.runner == "local" else self.resources.lease
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """What a trial is given, where it is a pod."""
-        if self.runner == "local":
-            return {}
-        return self.resources.model_dump(mode="json", exclude_none=True, exclude={"memory_on_oom"})
+        """How much of its pool one unit of a trial takes."""
+        return find_runner(self.runner).lease(self)
 
     @property
     def goal(self) -> Goal:

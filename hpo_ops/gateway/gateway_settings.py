@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client.token_signing import KeyRing, SigningKey
-from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.config.runner_registry import all_runners
 from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, leases
@@ -25,8 +25,6 @@ RATE_VARIABLE = "HPO_REQUESTS_PER_SECOND"
 POOLS_VARIABLE = "HPO_POOLS"
 SHARE_VARIABLE = "HPO_SHARE"
 JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
-CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
-"""By these a deployment has a Kubernetes: a connection to one, or being in one."""
 
 
 def open_studies(
@@ -130,27 +128,31 @@ def parse_pools(text: str) -> dict[str, float]:
 
 
 def job_runner(environment: Mapping[str, str] = os.environ) -> str:
-    """Where trials of jobs run: as the deployment says, else as pods where there is a cluster.
+    """The runner of jobs: as the operator says, else the one that fits the platform best.
 
     Raises:
         ValueError: There is no such runner.
     """
+    runners = all_runners()
     found = environment.get(JOB_RUNNER_VARIABLE)
     if not found:
-        has_cluster = any(environment.get(name) for name in CLUSTER_VARIABLES)
-        return "kubernetes" if has_cluster else "local"
-    if found not in GENERIC_DAGS:
+        return max(runners, key=lambda name: runners[name].job_priority(environment))
+    if found not in runners:
         raise ValueError(
-            f"{JOB_RUNNER_VARIABLE} is {found!r}, but must be one of {', '.join(GENERIC_DAGS)}"
+            f"{JOB_RUNNER_VARIABLE} is {found!r}, but must be one of {', '.join(runners)}"
         )
     return found
 
 
 def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
-    """Sets the given pools; this machine's has a place for each core until someone says more."""
+    """Sets the given capacities, and the initial ones of runners' pools that do not exist yet."""
     with ledger.engine.begin() as connection:
         known = connection.execute(select(pools.c.name)).scalars()
-        if "local" not in {*known, *capacities}:
-            leases.set_capacity(connection, "local", float(os.cpu_count() or 1))
-        for name, capacity in capacities.items():
+        initial = {
+            name: capacity
+            for runner in all_runners().values()
+            for name, capacity in runner.initial_pools().items()
+        }
+        missing = initial.keys() - {*known, *capacities}
+        for name, capacity in {**{name: initial[name] for name in missing}, **capacities}.items():
             leases.set_capacity(connection, name, capacity)

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.config.runner_registry import generic_dags
 
 RESERVED = frozenset({"archives", "code"})
 """Top-level folders of a checkpoint store that are not studies."""
@@ -36,7 +36,7 @@ class StudyIdentity:
 
 def is_generic(dag_id: str) -> bool:
     """Whether a DAG takes studies of many people from its trigger, and so belongs to none."""
-    return dag_id in GENERIC_DAGS.values()
+    return dag_id in generic_dags().values()
 
 
 def study_keys(name: str, identity: StudyIdentity) -> tuple[str, str]:

@@ -1,8 +1,5 @@
-"""A trial as a local process, as a pod."""
+"""Runners: ways of executing trials, one folder each.
 
-from hpo_ops.runners.local.local_segment import run_segment
-from hpo_ops.runners.local.process_runner import LocalRunner
-from hpo_ops.runners.local.warm_starter import WarmStarter
-from hpo_ops.runners.training_loop import Companion, SegmentRunner
-
-__all__ = ["Companion", "LocalRunner", "SegmentRunner", "WarmStarter", "run_segment"]
+The module ``runner.py`` of each folder implements the port `hpo_ops.config.runner_port.Runner`.
+Nothing is imported here, since every process that reads study files imports those modules.
+"""

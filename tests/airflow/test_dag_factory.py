@@ -12,10 +12,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from hpo_ops.airflow.dag_factory import build_dag, build_dags
 from hpo_ops.airflow.running_studies import RunningStudies
-from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.airflow.trigger_form import check_map_length, form_of, read_trigger
 from hpo_ops.config import StudyError, parse_study
 from hpo_ops.config.round_planning import count_rounds
+from hpo_ops.runners.local.operator import TrialOperator
 from tests.studies import study_data
 
 PROJECT = Path(__file__).resolve().parents[2]

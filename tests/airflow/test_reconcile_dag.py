@@ -45,8 +45,8 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLedger:
 
 def execute(instance: FakeInstance, kubernetes: FakeKubernetes | None = None) -> list[str]:
     operator = ReconcileOperator(task_id="reconcile")
-    cluster = Cluster(kubernetes, "default") if kubernetes else None
-    operator.connect_cluster = lambda: cluster  # type: ignore[method-assign]
+    resources = {"kubernetes": Cluster(kubernetes, "default")} if kubernetes else {}
+    operator.open_resources = lambda: resources  # type: ignore[method-assign]
     context: Any = {"ti": instance}
     return operator.execute(context)
 

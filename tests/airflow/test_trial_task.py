@@ -8,10 +8,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from hpo_ops.airflow import trial_task as module
-from hpo_ops.airflow.trial_operator import TrialOperator
 from hpo_ops.client import NextAction, NextActionKind, Retraining, StudyHandle, TrialResult
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
+from hpo_ops.runners.local.operator import TrialOperator
 from tests.studies import study_data
 
 CONFIG = parse_study(study_data(folds=3, scheduler="default"), source="test").to_json()

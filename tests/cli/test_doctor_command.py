@@ -13,6 +13,7 @@ from hpo_ops.cli import doctor_command
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.commands import app
 from hpo_ops.core.runner_resources import ResourcesUnavailableError
+from hpo_ops.runners.kubernetes import cluster_leftovers
 from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
 from tests.client.test_reconciler import STUDY, FakeLedger
 from tests.runners.fake_kubernetes import FakeKubernetes
@@ -45,7 +46,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return Cluster(there.kubernetes, namespace or "default")
 
     monkeypatch.setattr(doctor_command, "connect", lambda: there)
-    monkeypatch.setattr(doctor_command, "connect_by_kubeconfig", connect_cluster)
+    monkeypatch.setattr(cluster_leftovers, "connect_by_kubeconfig", connect_cluster)
     return there
 
 
@@ -109,7 +110,7 @@ def test_without_a_cluster_it_says_so_and_looks_at_the_rest(world: SimpleNamespa
     world.airflow.state = "failed"
     result = run()
     assert result.exit_code == 1
-    assert "note: pods were not checked: no kubeconfig can be used" in result.stdout
+    assert "resources of the runner kubernetes were not checked: no kube" in result.stdout
     assert "study digits/run is running, but its DAG run has failed" in result.stdout
 
 
@@ -135,7 +136,7 @@ def test_it_speaks_json(world: SimpleNamespace) -> None:
     assert finding["repair"] == "end study"
     assert finding["study_id"] == 1
     assert not finding["is_repaired"]
-    assert said["pods_were_seen"]
+    assert "kubernetes" in said["runners_were_seen"]
     assert said["notes"] == []
     said = json.loads(run("--json", "--fix").stdout)
     assert said["findings"][0]["is_repaired"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpo_ops.config import StudyError, parse_study
-from hpo_ops.config.allocator_limits import capacity_of, given
+from hpo_ops.config.allocator_limits import capacity_of
 from hpo_ops.config.forecast_settings import forecast_order
 from hpo_ops.config.pod_sections import Resources
 from hpo_ops.core import Capacity
@@ -33,7 +33,7 @@ SHARED = {"runner": "kubernetes", "resources": {"gpu": 1, "pool": "gpu-shared"}}
         ),
         (
             {"runner": "kubernetes", "resources": {"gpu": 0.5}, "allocator": "even"},
-            "resources.gpu is 0.5, but must be whole with an allocator",
+            "resources.gpu is 0.5, but must be an integer with an allocator",
         ),
         (
             {"scheduler": {"name": "pop", "max_steps": 9}, "curves": "lines"},
@@ -77,13 +77,6 @@ def test_a_pod_on_several_units_has_a_multiple_and_a_share_keeps_its_memory() ->
     assert (wide.gpu, wide.cpu, wide.memory) == (4, "2000m", str(4 * 2**30))
     assert (share.gpu, share.cpu, share.memory) == (0.25, "125m", str(2**30))
     assert unit.scaled(1) is unit
-
-
-def test_a_trial_is_told_what_it_has() -> None:
-    local = parse_study(study_data(), source="study.yaml")
-    assert given(local, 2) == {"units": 2}
-    pods = parse_study(study_data(**GPUS), source="study.yaml")
-    assert given(pods, 2) == {"units": 2, "gpu": 2, "cpu": 8}
 
 
 def test_only_schedulers_that_look_ahead_order_forecasts() -> None:

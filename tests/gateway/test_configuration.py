@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.airflow.pod_operator import PodSettings
-from hpo_ops.airflow.study_operators import config_of
+from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.client import NextAction, NextActionKind, StudyHandle, StudyRequest
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.runners.kubernetes.operator import PodSettings
 from tests.gateway.web import task
 from tests.studies import study_data
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import yaml
 from kubernetes.client import V1Pod
 
-from hpo_ops.airflow.pod_operator import NATIVE_SIDECARS, read_server_version
 from hpo_ops.checkpoints import Logs
 from hpo_ops.client import Progress, TrialSummary
+from hpo_ops.runners.kubernetes.operator import NATIVE_SIDECARS, read_server_version
 from hpo_ops.stack import Stack
 from tests.cluster.cluster import Cluster
 from tests.cluster.forward import Valve

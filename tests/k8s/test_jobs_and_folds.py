@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import httpx
 import pytest
 
-from hpo_ops.config import GENERIC_DAGS
+from hpo_ops.config.runner_registry import find_runner
 from tests.jobs import CODE, SAMPLE, archive
 from tests.k8s.lab import PodLab, Watch, gpus
 from tests.k8s.stories import Story, each
@@ -54,7 +54,7 @@ def a_job_over_http_is_scored_by_pods(lab: PodLab) -> None:
     files = {"job": ("job.json", json.dumps(JOB)), "code": ("model.tar.gz", code)}
     login = {"Authorization": f"Bearer {lab.airflow.token}"}
     url = f"{lab.stack.url}/hpo/api/v1/jobs"
-    dag = GENERIC_DAGS["kubernetes"]
+    dag = find_runner("kubernetes").generic_dag
     lab.airflow.wait_for_dag(dag, seconds=300)
     with Watch(lab, "k8s_job") as watch:
         answer = httpx.post(url, files=files, headers=login, timeout=60)

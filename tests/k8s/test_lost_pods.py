@@ -8,7 +8,7 @@ import psutil
 import pytest
 from kubernetes.client import SchedulingV1Api
 
-from hpo_ops.airflow.pod_operator import NATIVE_SIDECARS
+from hpo_ops.runners.kubernetes.operator import NATIVE_SIDECARS
 from tests.e2e.airflow import wait_for
 from tests.k8s.lab import WHOLE, PodLab, Watch, pace
 from tests.k8s.pods import TOLERATE_GPU, PodRequest, Pods

@@ -14,7 +14,8 @@ import pytest
 
 from hpo_ops.agent import Agent
 from hpo_ops.protocol import Assignment, SegmentResult, Workspace
-from hpo_ops.runners import LocalRunner, WarmStarter
+from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local.warm_starter import WarmStarter
 from tests.gateways import FakeGateway
 
 WAIT_SECONDS = 30.0
@@ -51,7 +52,7 @@ class Bench:
         self.warm = warm
         self.lines: list[str] = []
         self.on_line: Callable[[str], None] = lambda _: None
-        self.runner: LocalRunner | None = None
+        self.runner: ProcessRunner | None = None
 
     def run(
         self,
@@ -63,7 +64,7 @@ class Bench:
     ) -> SegmentResult:
         # A third-party import makes a script worth a warm start.
         (self.code / "train.py").write_text("import yaml\n" + textwrap.dedent(script))
-        self.runner = LocalRunner(
+        self.runner = ProcessRunner(
             command,
             self.code,
             environment=environment,

@@ -12,7 +12,8 @@ import pytest
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.config import load_study
 from hpo_ops.protocol import Action, Assignment, Control, Outcome, Report, SegmentResult
-from hpo_ops.runners import LocalRunner, run_segment
+from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.local.process_runner import ProcessRunner
 from tests.gateways import FakeGateway
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,11 +33,11 @@ class Example:
         self.params = PARAMS[name]
         self.lines: list[str] = []
         self.checkpoints = Checkpoints(open_store(f"file://{root}/store"), name)
-        self.runner: LocalRunner | None = None
+        self.runner: ProcessRunner | None = None
 
     def run(self, gateway: FakeGateway, *, trial: int = 0, **fields: object) -> SegmentResult:
         self.lines = []
-        self.runner = LocalRunner(
+        self.runner = ProcessRunner(
             self.study.command, Path(self.study.code), on_line=self.lines.append
         )
         values: dict[str, object] = {

@@ -16,8 +16,9 @@ from hpo_ops.checkpoints import BadCodeError, Store
 from hpo_ops.checkpoints.code_archive import MAX_PACKED, find_module, keep_code, unpack_archive
 from hpo_ops.checkpoints.manifest import check_path
 from hpo_ops.client.job_messages import JobStatus
-from hpo_ops.config import GENERIC_CEILING, GENERIC_DAGS, StudyConfig, StudyError
+from hpo_ops.config import GENERIC_CEILING, StudyConfig, StudyError
 from hpo_ops.config.job_file import Job, parse_job, study_of
+from hpo_ops.config.runner_registry import all_runners, find_runner
 from hpo_ops.gateway.http.authentication import Right
 from hpo_ops.gateway.queries.study_progress import read_progress
 from hpo_ops.gateway.services.conflict_error import ConflictError
@@ -26,10 +27,6 @@ from hpo_ops.ledger.job_table import JobRow, add_job, find_submission, list_jobs
 
 ARCHIVES = "archives"
 """Folder of the store with code archives that jobs name instead of uploading them."""
-LOCAL_NOTE = (
-    "trials run as local processes of the workers: compute, cpu_per_pod, memory_per_pod and "
-    "gpu_per_pod have no effect, and the requirements of setup.py must be installed already"
-)
 
 
 class Runs(Protocol):
@@ -73,7 +70,7 @@ class Jobs:
     @property
     def dag_id(self) -> str:
         """The DAG that executes jobs."""
-        return GENERIC_DAGS[self.platform.runner]
+        return find_runner(self.platform.runner).generic_dag
 
     def submit(
         self, data: object, *, key: str | None, archive: BinaryIO | None, user: str
@@ -190,7 +187,7 @@ class Jobs:
             state="failed" if has_failed else "queued",
             reason="the DAG run failed before the study started" if has_failed else "",
             iterations=Job.model_validate(row.job).num_iterations,
-            notes=[LOCAL_NOTE] if row.dag_id == GENERIC_DAGS["local"] else [],
+            notes=_notes(row.dag_id),
         )
         try:
             record = self.ledger.find_run(StudyIdentity(row.dag_id, row.run_id))
@@ -207,6 +204,15 @@ class Jobs:
             counts=progress.counts,
             best=progress.best,
         )
+
+
+def _notes(dag_id: str) -> list[str]:
+    """What the runner of a generic DAG has to say to people who submit jobs."""
+    return [
+        runner.job_note
+        for runner in all_runners().values()
+        if runner.generic_dag == dag_id and runner.job_note
+    ]
 
 
 def _check_same(row: JobRow, job: Job, code: str) -> None:

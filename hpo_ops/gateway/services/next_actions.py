@@ -16,9 +16,9 @@ from hpo_ops.client import (
 )
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.config import Flow
-from hpo_ops.config.allocator_limits import given
 from hpo_ops.config.forecast_settings import forecast_order
 from hpo_ops.config.round_planning import places_per_round
+from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_segment_token
 from hpo_ops.gateway.services import allocation, pbt_copies, score_cache, study_transitions
@@ -138,7 +138,10 @@ class Turns(Segments):
             is_next = has_queue and row.number == session.first_waiting()
             return NextAction(kind=NextActionKind.WAIT, reason=refusal, is_next=is_next)
         from_step = session.view.trials[row.number].checkpoint_step
-        has = config.given if width == 1 else config.given | given(config, float(width))
+        runner = find_runner(config.runner)
+        has = runner.requested(config)
+        if width != 1:
+            has = has | runner.granted(config, float(width))
         session.start_segment(
             segment_id,
             row.number,
@@ -160,6 +163,7 @@ class Turns(Segments):
         units: float,
     ) -> NextAction:
         config = session.record.config
+        runner = find_runner(config.runner)
         is_fold = config.folds is not None and row.number != session.record.retraining
         assignment = Assignment(
             study=session.record.key,
@@ -172,7 +176,7 @@ class Turns(Segments):
             seed=row.seed,
             checkpoint_every=config.checkpoints.every,
             grace_seconds=config.grace,
-            resources=given(config, units),
+            resources=runner.granted(config, units),
             fold=row.number % config.fold_count if is_fold else None,
             folds=None if config.folds is None else config.fold_count,
             forecasts=forecast_order(config, seed=row.seed),
@@ -184,8 +188,8 @@ class Turns(Segments):
             ),
             saved=restorable(session, row, from_step),
         )
-        is_pod = config.runner == "kubernetes"
-        preemptions, ooms = session.mishaps(row.number) if is_pod else (0, 0)
+        counts = runner.reacts_to_interruptions
+        preemptions, ooms = session.mishaps(row.number) if counts else (0, 0)
         return NextAction(
             kind=NextActionKind.RUN,
             reason=row.reason or "it is its turn",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tuple_
 
 from hpo_ops.client import Served
-from hpo_ops.config import StudyConfig
+from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core.cache_keys import cache_key, canonical_params, seed_of_params
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import store_prefix
@@ -61,26 +61,11 @@ def identity(
         "env": config.env,
         "deterministic": config.deterministic,
         "data": here if config.data.version is None else {"version": config.data.version},
-        **_pod_parts(config),
+        **find_runner(config.runner).cache_parts(config),
     }
     part = "" if config.folds is None else f"{'all' if fold is None else fold}/{config.fold_count}"
     key = cache_key(made_of=made_of, params=same, seed=seed, fold=part)
     return {"seed": seed, "cache_key": key}
-
-
-def _pod_parts(config: StudyConfig) -> dict[str, Any]:
-    """What of a pod decides what is trained: volumes, variables, packages that are installed.
-
-    Only what differs from the defaults, so that scores from before they counted are still found.
-    """
-    if config.runner != "kubernetes":
-        return {}
-    parts: dict[str, Any] = {}
-    if pod := config.pod.model_dump(mode="json", exclude_defaults=True):
-        parts["pod"] = pod
-    if not config.install:
-        parts["install"] = False
-    return parts
 
 
 @dataclass(frozen=True)

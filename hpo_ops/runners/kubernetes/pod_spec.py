@@ -57,8 +57,6 @@ AGENT_FOLDER = "/hpo-agent"
 """Only in the agent's containers: what the training must not be able to change."""
 UPLOAD_SECONDS = 60
 """Time for the agent to get the last checkpoint out, after the training has left."""
-AGENT_IMAGE_VARIABLE, TRAINING_IMAGE_VARIABLE = "HPO_AGENT_IMAGE", "HPO_TRAINING_IMAGE"
-AGENT_IMAGE = "hpo-ops:latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,16 +133,6 @@ def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, 
         KEY_LABEL: label_value(key),
         TRIAL_LABEL: str(trial),
     }
-
-
-def agent_image(environment: Mapping[str, str]) -> str:
-    """The platform's own image."""
-    return environment.get(AGENT_IMAGE_VARIABLE) or AGENT_IMAGE
-
-
-def training_image(environment: Mapping[str, str]) -> str:
-    """The image of trainings whose study names none."""
-    return environment.get(TRAINING_IMAGE_VARIABLE) or agent_image(environment)
 
 
 def label_value(text: str) -> str:

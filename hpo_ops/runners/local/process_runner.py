@@ -20,7 +20,7 @@ from hpo_ops.runners.training_loop import KILL_SECONDS, Companion, accompany
 logger = logging.getLogger(__name__)
 
 
-class LocalRunner:
+class ProcessRunner:
     """Runs one segment as a process group of its own; nothing of it is left afterwards.
 
     Args:

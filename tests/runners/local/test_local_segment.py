@@ -9,7 +9,9 @@ import pytest
 
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Folder, Outcome, Report
-from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
+from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local.warm_starter import WarmStarter
 from tests.gateways import FakeGateway
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -49,16 +51,16 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
 
 
 @pytest.fixture
-def counter(tmp_path: Path, runtime: Path) -> LocalRunner:
+def counter(tmp_path: Path, runtime: Path) -> ProcessRunner:
     (tmp_path / "train.py").write_text(COUNTER)
-    return LocalRunner("python train.py", tmp_path, warm=WarmStarter(runtime))
+    return ProcessRunner("python train.py", tmp_path, warm=WarmStarter(runtime))
 
 
 def test_a_killed_training_goes_on_with_exactly_the_same_numbers(
     tmp_path: Path, runtime: Path, checkpoints: Checkpoints
 ) -> None:
     def train(gateway: FakeGateway, **fields: object) -> Outcome:
-        runners.append(LocalRunner("python train.py", DIGITS, warm=WarmStarter(runtime)))
+        runners.append(ProcessRunner("python train.py", DIGITS, warm=WarmStarter(runtime)))
         return run_segment(
             assignment(**fields),
             root=tmp_path / "hpo",
@@ -72,7 +74,7 @@ def test_a_killed_training_goes_on_with_exactly_the_same_numbers(
             os.kill(runners[-1].pid, signal.SIGKILL)
         return Control()
 
-    runners: list[LocalRunner] = []
+    runners: list[ProcessRunner] = []
     whole, first, second = FakeGateway(), FakeGateway(kill), FakeGateway()
     assert train(whole, trial=0) is Outcome.COMPLETED
     assert train(first) is Outcome.PREEMPTED
@@ -86,7 +88,7 @@ def test_a_killed_training_goes_on_with_exactly_the_same_numbers(
 
 
 def test_a_paused_trial_goes_on_where_it_was(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
+    tmp_path: Path, counter: ProcessRunner, checkpoints: Checkpoints
 ) -> None:
     gateway = FakeGateway(lambda _: Control(action=Action.PAUSE, reason="wait"))
     first = run_segment(
@@ -107,7 +109,7 @@ def test_a_paused_trial_goes_on_where_it_was(
 
 
 def test_without_its_checkpoint_a_trial_begins_again(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
+    tmp_path: Path, counter: ProcessRunner, checkpoints: Checkpoints
 ) -> None:
     gateway = FakeGateway()
     result = run_segment(
@@ -119,7 +121,10 @@ def test_without_its_checkpoint_a_trial_begins_again(
 
 
 def test_a_store_that_hangs_does_not_hold_up_a_training(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    counter: ProcessRunner,
+    checkpoints: Checkpoints,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gate = threading.Event()
 
@@ -141,7 +146,10 @@ def test_a_store_that_hangs_does_not_hold_up_a_training(
 
 
 def test_a_long_restore_gives_signs_of_life(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    counter: ProcessRunner,
+    checkpoints: Checkpoints,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gateway = FakeGateway()
     has_beaten = threading.Event()
@@ -161,7 +169,10 @@ def test_a_long_restore_gives_signs_of_life(
 
 
 def test_a_store_that_is_away_is_an_error_when_there_is_work_to_restore(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    counter: ProcessRunner,
+    checkpoints: Checkpoints,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def away(*_: object, **__: object) -> None:
         raise ConnectionResetError("away")
@@ -175,7 +186,7 @@ def test_a_store_that_is_away_is_an_error_when_there_is_work_to_restore(
 
 
 def test_a_segment_goes_on_from_the_checkpoint_of_another_trial(
-    tmp_path: Path, counter: LocalRunner, checkpoints: Checkpoints
+    tmp_path: Path, counter: ProcessRunner, checkpoints: Checkpoints
 ) -> None:
     def train(gateway: FakeGateway, **fields: object) -> Outcome:
         return run_segment(

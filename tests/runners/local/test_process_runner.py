@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.protocol import Action, Control, Outcome
-from hpo_ops.runners import LocalRunner
+from hpo_ops.runners.local.process_runner import ProcessRunner
 from tests.runners.conftest import Bench, has_ended
 
 FOREVER = """
@@ -212,11 +212,13 @@ def test_a_killed_runner_leaves_no_process(bench: Bench) -> None:
 import sys
 from pathlib import Path
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
+from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local.warm_starter import WarmStarter
 from tests.gateways import FakeGateway
 runtime = {runtime!r}
 warm = WarmStarter(Path(runtime)) if runtime else None
-runner = LocalRunner("python train.py", Path({str(bench.code)!r}), warm=warm,
+runner = ProcessRunner("python train.py", Path({str(bench.code)!r}), warm=warm,
                      on_line=lambda line: print(line, flush=True))
 assignment = Assignment(study="s", trial=0, segment="a", params={{}}, metrics=["score"])
 run_segment(assignment, root=Path({str(bench.workspace.root)!r}), runner=runner,
@@ -252,7 +254,7 @@ def test_a_killed_nursery_takes_the_training_along(bench: Bench) -> None:
 
 def test_an_empty_command_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="command is empty"):
-        LocalRunner("", tmp_path)
+        ProcessRunner("", tmp_path)
 
 
 def test_a_log_that_grows_fast_holds_up_nothing(bench: Bench) -> None:

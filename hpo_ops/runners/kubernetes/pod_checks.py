@@ -7,13 +7,17 @@ from pathlib import Path
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from hpo_ops.airflow.connections import KUBERNETES
-from hpo_ops.config import StudyConfig, StudyError
+from hpo_ops.airflow.connections import pods_get_platform_keys
+from hpo_ops.config import StudyConfig
 from hpo_ops.config.pod_policy import POLICY_VARIABLE, PodPolicy, load_pod_policy
+from hpo_ops.runners.kubernetes.cluster_connection import connection_namespace
 from hpo_ops.runners.kubernetes.pod_admission import find_refusals, judge_namespace
 from hpo_ops.runners.kubernetes.pod_spec import template_name
 
-DEFAULT_NAMESPACE = "default"
+PLATFORM_KEYS = (
+    "pods get the platform's own keys of the store, good for every study in it: name a role in "
+    "pod_role_arn of the connection hpo_s3, and they get credentials of their own trial instead"
+)
 
 
 def read_pod_policy() -> PodPolicy:
@@ -31,18 +35,8 @@ def read_pod_policy() -> PodPolicy:
         raise AirflowFailException(str(error)) from error
 
 
-def check_pods(config: StudyConfig, *, source: str) -> None:
-    """Refuses a study whose pods the operator's policy does not allow.
-
-    Args:
-        config: The study.
-        source: Where it comes from, for messages.
-
-    Raises:
-        StudyError: Names everything that the study may not have.
-    """
-    if config.runner == "local":
-        return
+def find_study_refusals(config: StudyConfig) -> list[str]:
+    """Everything that a study asks of its pods and the operator's policy does not allow."""
     policy = read_pod_policy()
     problems = find_refusals(
         config.pod,
@@ -52,14 +46,10 @@ def check_pods(config: StudyConfig, *, source: str) -> None:
         template=template_name(config.resources, config.pod),
     )
     if config.pod.namespace is not None:
-        problems += judge_namespace(config.pod.namespace, policy, own=_own_namespace())
-    if problems:
-        raise StudyError(source, problems)
+        problems += judge_namespace(config.pod.namespace, policy, own=connection_namespace())
+    return problems
 
 
-def _own_namespace() -> str:
-    """The namespace of the cluster's connection."""
-    # Imported here: only a study that names a namespace needs it, and it takes seconds.
-    from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
-
-    return KubernetesHook(conn_id=KUBERNETES).get_namespace() or DEFAULT_NAMESPACE
+def find_study_warnings() -> list[str]:
+    """What the operator should change before studies of pods run."""
+    return [PLATFORM_KEYS] if pods_get_platform_keys() else []

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpo_ops.airflow.code_folders import present_code
-from hpo_ops.airflow.study_operators import config_of, open_checkpoints
+from hpo_ops.airflow.code_provenance import describe_code
+from hpo_ops.airflow.entered_study import config_of, open_checkpoints
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.checkpoints import BadCodeError
 from hpo_ops.client import GatewayClient, NextAction, SegmentClient, StudyHandle, TrialResult
 from hpo_ops.protocol import Provenance
-from hpo_ops.runners import LocalRunner, WarmStarter, run_segment
-from hpo_ops.runners.code_provenance import describe_code
+from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local.warm_starter import WarmStarter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,7 +29,7 @@ class TrialOperator(TrialTask):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._runner: LocalRunner | None = None
+        self._runner: ProcessRunner | None = None
         self._is_killed = False
 
     def on_kill(self) -> None:
@@ -40,7 +42,7 @@ class TrialOperator(TrialTask):
     ) -> TrialResult | None:
         assignment = assigned(turn)
         config = config_of(study)
-        self._runner = LocalRunner(
+        self._runner = ProcessRunner(
             config.command,
             present_code(config.code or ""),
             environment=config.env,
@@ -64,7 +66,9 @@ class TrialOperator(TrialTask):
         ending = end.ending or gateway.finish_segment(assignment.segment, end.result, end.unsent)
         self.announce_end(end.result)
         if self._is_killed:
-            raise RuntimeError("the task was told to end; another try goes on")
+            raise RuntimeError(
+                "Airflow ended this task; its retry resumes the trial from its checkpoint"
+            )
         return ending.score
 
     def _code(self, code: Future[Provenance]) -> Provenance:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
-from hpo_ops.airflow import pod_trigger
-from hpo_ops.airflow.pod_trigger import SegmentTrigger
+from hpo_ops.runners.kubernetes import pod_trigger
+from hpo_ops.runners.kubernetes.pod_trigger import SegmentTrigger
 
 
 class Answer:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hpo_ops.checkpoints import hash_code
 from hpo_ops.config import StudyConfig
+from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.protocol import Provenance
-from hpo_ops.runners.kubernetes.pod_spec import training_image
 
 GIT_SECONDS = 10.0
 
@@ -25,9 +25,7 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
         BadCodeError: The code folder is empty, or too large to be code.
     """
     code = Provenance() if config.code is None else describe_code(Path(config.code))
-    if config.runner == "local":
-        return code
-    return Provenance(image=config.image or training_image(environment)).over(code)
+    return find_runner(config.runner).provenance(config, environment).over(code)
 
 
 def describe_code(folder: Path, *, known: str | None = None) -> Provenance:

@@ -15,30 +15,29 @@ from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
 from hpo_ops.airflow.connections import (
-    KUBERNETES,
     connect_gateway,
     pod_gateway_url,
     pod_store_environment,
 )
-from hpo_ops.airflow.pod_checks import DEFAULT_NAMESPACE, read_pod_policy
-from hpo_ops.airflow.pod_templates import read_template
-from hpo_ops.airflow.pod_trigger import SegmentTrigger
-from hpo_ops.airflow.study_operators import config_of
+from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
 from hpo_ops.config import Pod, Resources, StudyConfig
 from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
+from hpo_ops.runners.kubernetes.cluster_connection import DEFAULT_NAMESPACE, KUBERNETES
 from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
+from hpo_ops.runners.kubernetes.pod_checks import read_pod_policy
 from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
 from hpo_ops.runners.kubernetes.pod_spec import (
     SegmentPod,
     Spec,
-    agent_image,
     build_pod,
-    training_image,
     trial_labels,
 )
 from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus, image_digest, read_status
+from hpo_ops.runners.kubernetes.pod_templates import read_template
+from hpo_ops.runners.kubernetes.pod_trigger import SegmentTrigger
+from hpo_ops.runners.platform_images import agent_image, training_image
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

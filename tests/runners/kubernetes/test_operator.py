@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from hpo_ops.airflow.pod_operator import PodSettings, TrialPodOperator
 from hpo_ops.client import (
     NextAction,
     NextActionKind,
@@ -19,11 +18,12 @@ from hpo_ops.config import Pod, Resources, parse_study
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.core import TrialState
 from hpo_ops.protocol import Assignment, Cause, Outcome, Provenance, SegmentResult
+from hpo_ops.runners.kubernetes.operator import PodSettings, TrialPodOperator
 from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus
 from tests.runners.kubernetes.test_pod_spec import plan
 from tests.studies import study_data
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "k8s_pod_templates"
+TEMPLATES = Path(__file__).resolve().parents[3] / "k8s_pod_templates"
 
 
 def settings(
@@ -123,7 +123,7 @@ def test_the_end_of_a_pod_is_posted_as_a_fallback_and_what_counts_is_handed_on(
     counted = SegmentResult(outcome=Outcome.COMPLETED, step=9, cause=Cause.FINISHED)
     gateway = FakeGateway(counted)
     ended: list[TrialResult] = []
-    monkeypatch.setattr("hpo_ops.airflow.pod_operator.connect_gateway", lambda: gateway)
+    monkeypatch.setattr("hpo_ops.runners.kubernetes.operator.connect_gateway", lambda: gateway)
     monkeypatch.setattr(TrialPodOperator, "find_segment", lambda *_: None)
     monkeypatch.setattr(TrialPodOperator, "end", lambda *it: ended.append(it[-1]))
     config = json.dumps(study_data(runner="kubernetes"))

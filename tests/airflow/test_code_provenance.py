@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from hpo_ops.airflow.code_provenance import describe_code, find_origin
 from hpo_ops.checkpoints import hash_code
 from hpo_ops.config import parse_study
 from hpo_ops.protocol import Provenance
-from hpo_ops.runners.code_provenance import describe_code, find_origin
 from tests.studies import study_data
 
 
