@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.airflow.triggers import TrialWakeTrigger
-from hpo_ops.client import GatewayClient, StudyHandle, Verdict, VerdictKind
+from hpo_ops.client import GatewayClient, StudyHandle, StudyVerdict, VerdictKind
 from hpo_ops.isolation.function_calls import call_function
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class EarlyStopSensor(BaseSensorOperator):
         return self.execute(context)
 
     def _skip_the_rest(
-        self, context: Context, gateway: GatewayClient, study: StudyHandle, verdict: Verdict
+        self, context: Context, gateway: GatewayClient, study: StudyHandle, verdict: StudyVerdict
     ) -> None:
         skipped: list[str | tuple[str, int]] = list(self.later_tasks)
         if self.trial_tasks:

@@ -44,13 +44,14 @@ class SampleOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         study = StudyHandle.from_dict(self.study)
-        group = connect_gateway().sample(study.id, self.round_number, rounds_left=self.rounds_left)
-        self.log.info("round %d: %s", self.round_number, group.reason)
-        for member in group.members:
-            self.log.info("trial %d: %s", member["trial"], member["params"])
+        planned = connect_gateway().sample(
+            study.id, self.round_number, rounds_left=self.rounds_left
+        )
+        self.log.info("round %d: %s", self.round_number, planned.reason)
+        for trial in planned.trials:
+            self.log.info("trial %d: %s", trial.trial, trial.params)
         return [
-            {"number": member["trial"], "hyperparameters": member["params"]}
-            for member in group.members
+            {"number": trial.trial, "hyperparameters": trial.params} for trial in planned.trials
         ]
 
 
@@ -73,13 +74,12 @@ class CollectOperator(BaseOperator):
         # A task without a result (its worker died for good) has no XCom; the ledger knows more.
         pulled = context["ti"].xcom_pull(task_ids=self.trial_task_id, map_indexes=None)
         scores = [TrialResult.from_dict(item) for item in _listed(pulled) if item]
-        group = connect_gateway().collect(study.id, self.round_number, scores)
-        for member in group.members:
-            score = TrialResult.from_dict(member)
+        collected = connect_gateway().collect(study.id, self.round_number, scores)
+        for score in collected.results:
             self.log.info(
                 "trial %d %s: %s (%s)", score.trial, score.state, score.value, score.reason
             )
-        return group.members
+        return [score.to_dict() for score in collected.results]
 
 
 def _listed(value: Any) -> Sequence[Any]:

@@ -3,49 +3,51 @@
 from hpo_ops.client.experiment_messages import Experiment, Repeat
 from hpo_ops.client.http_client import GatewayClient, SegmentClient
 from hpo_ops.client.job_messages import JobStatus
+from hpo_ops.client.next_action import NextAction, NextActionKind, Waiter, WakeUp
+from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
+from hpo_ops.client.round_messages import CollectedRound, PlannedTrial, Round
 from hpo_ops.client.segment_gateway import (
     GatewayRefusedError,
     GatewayUnreachableError,
     SegmentGateway,
+    SegmentReceipt,
 )
-from hpo_ops.client.study_messages import (
+from hpo_ops.client.study_handle import StudyHandle, StudyRequest
+from hpo_ops.client.study_progress import (
     Best,
-    FoldSummary,
-    Group,
-    NextAction,
-    NextActionKind,
-    PoolSummary,
     Progress,
     Retraining,
-    SegmentReceipt,
+    StudyVerdict,
+    VerdictKind,
+)
+from hpo_ops.client.trial_results import (
+    FoldSummary,
+    SegmentDetail,
     Served,
-    StudyHandle,
-    StudyRequest,
+    TrialDetail,
     TrialResult,
     TrialSummary,
-    Verdict,
-    VerdictKind,
-    Waiting,
 )
-from hpo_ops.client.trial_messages import SegmentDetail, TrialDetail
 
 __all__ = [
     "Best",
+    "CollectedRound",
     "Experiment",
     "FoldSummary",
     "GatewayClient",
     "GatewayRefusedError",
     "GatewayUnreachableError",
-    "Group",
     "JobStatus",
     "NextAction",
     "NextActionKind",
+    "PlannedTrial",
     "PoolSummary",
     "Progress",
     "Repeat",
     "ReportPage",
     "Retraining",
+    "Round",
     "SegmentClient",
     "SegmentDetail",
     "SegmentGateway",
@@ -54,10 +56,11 @@ __all__ = [
     "Served",
     "StudyHandle",
     "StudyRequest",
+    "StudyVerdict",
     "TrialDetail",
     "TrialResult",
     "TrialSummary",
-    "Verdict",
     "VerdictKind",
-    "Waiting",
+    "Waiter",
+    "WakeUp",
 ]

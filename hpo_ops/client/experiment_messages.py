@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
 from hpo_ops.protocol import Message
 
@@ -45,12 +44,6 @@ class Experiment(Message):
     direction: str
     wanted: int
     repeats: list[Repeat] = field(default_factory=list)
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        values = dict(data) if isinstance(data, dict) else {}
-        values["repeats"] = [Repeat.from_dict(item) for item in values.get("repeats") or ()]
-        return super().from_dict(values)
 
     @property
     def outcomes(self) -> dict[int, float]:

@@ -13,37 +13,40 @@ import httpx
 from hpo_ops.client.experiment_messages import Experiment
 from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.client.job_messages import JobStatus
+from hpo_ops.client.next_action import NextAction
+from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
+from hpo_ops.client.round_messages import CollectedRound, Round
 from hpo_ops.client.segment_gateway import (
     GatewayBusyError,
     GatewayFailedError,
     GatewayRefusedError,
     GatewayUnreachableError,
+    SegmentReceipt,
 )
 from hpo_ops.client.store_session import StoreSession
-from hpo_ops.client.study_messages import (
-    Best,
-    Group,
-    NextAction,
-    PoolSummary,
-    Progress,
-    Retraining,
-    SegmentReceipt,
-    StudyHandle,
-    StudyRequest,
-    TrialResult,
-    TrialSummary,
-    Verdict,
-)
-from hpo_ops.client.trial_messages import TrialDetail
+from hpo_ops.client.study_handle import StudyHandle, StudyRequest
+from hpo_ops.client.study_progress import Best, Progress, Retraining, StudyVerdict
+from hpo_ops.client.trial_results import TrialDetail, TrialResult, TrialSummary
 from hpo_ops.core.leftovers import LedgerPart
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
+from hpo_ops.protocol import (
+    VERSION,
+    VERSION_HEADER,
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Provenance,
+    Report,
+    SegmentResult,
+)
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "/hpo"
 """Where the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
+VERSIONED = {VERSION_HEADER: str(VERSION)}
+"""Headers of every request: the version of the protocol that this side speaks."""
 Token = str | Callable[[], str]
 Files = Mapping[str, tuple[str, bytes]]
 """Parts of a form: the name of a file and its content."""
@@ -96,7 +99,7 @@ class Transport:
         """
         query = {name: value for name, value in query.items() if value is not None}
         token = self._token if isinstance(self._token, str) else self._token()
-        headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
+        headers = {**(headers or {}), **VERSIONED, "Authorization": f"Bearer {token}"}
         try:
             answer = self._http.request(
                 method, f"{API}{path}", json=body, files=files, headers=headers, params=query
@@ -220,13 +223,17 @@ class GatewayClient:
     def start_study(self, request: StudyRequest) -> StudyHandle:
         return StudyHandle.from_dict(self.request("POST", "/studies", request.to_dict()))
 
-    def sample(self, study_id: int, round_number: int, *, rounds_left: int) -> Group:
+    def sample(self, study_id: int, round_number: int, *, rounds_left: int) -> Round:
         path = f"/studies/{study_id}/rounds/{round_number}"
-        return Group.from_dict(self.request("POST", path, rounds_left=rounds_left))
+        return Round.from_dict(self.request("POST", path, rounds_left=rounds_left))
 
-    def collect(self, study_id: int, round_number: int, scores: Sequence[TrialResult]) -> Group:
+    def collect(
+        self, study_id: int, round_number: int, scores: Sequence[TrialResult]
+    ) -> CollectedRound:
         path = f"/studies/{study_id}/rounds/{round_number}/scores"
-        return Group.from_dict(self.request("POST", path, [score.to_dict() for score in scores]))
+        return CollectedRound.from_dict(
+            self.request("POST", path, [score.to_dict() for score in scores])
+        )
 
     def turn(
         self,
@@ -249,10 +256,6 @@ class GatewayClient:
 
     def retrain(self, study_id: int) -> Retraining:
         return Retraining.from_dict(self.request("POST", f"/studies/{study_id}/retraining"))
-
-    def keep_alive(self, segments: Sequence[str]) -> list[str]:
-        over: list[str] = self.request("POST", "/alive", list(segments))
-        return over
 
     def finish_segment(
         self,
@@ -279,8 +282,8 @@ class GatewayClient:
         body = {**_end_of_segment(result, reports, provenance), "is_fallback": is_fallback}
         return SegmentReceipt.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
-    def verdict(self, study_id: int) -> Verdict:
-        return Verdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))
+    def verdict(self, study_id: int) -> StudyVerdict:
+        return StudyVerdict.from_dict(self.request("POST", f"/studies/{study_id}/verdict"))
 
     def end_study(self, study_id: int, result: dict[str, Any]) -> None:
         self.request("POST", f"/studies/{study_id}/end", result)

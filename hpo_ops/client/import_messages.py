@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from hpo_ops.protocol import Message
 
@@ -39,12 +39,6 @@ class ImportRequest(Message):
     config: dict[str, Any]
     source: str
     trials: list[PastTrial]
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        values = dict(data) if isinstance(data, dict) else {}
-        values["trials"] = [PastTrial.from_dict(item) for item in values.get("trials") or ()]
-        return super().from_dict(values)
 
 
 @dataclass(frozen=True, kw_only=True)

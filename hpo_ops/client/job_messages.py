@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
-from hpo_ops.client.study_messages import Best
+from hpo_ops.client.study_progress import Best
 from hpo_ops.protocol import Message
 
 
@@ -34,10 +33,3 @@ class JobStatus(Message):
     counts: dict[str, int] = field(default_factory=dict)
     best: Best | None = None
     notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        values = dict(data) if isinstance(data, dict) else {}
-        if values.get("best"):
-            values["best"] = Best.from_dict(values["best"])
-        return super().from_dict(values)

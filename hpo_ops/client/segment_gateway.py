@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from hpo_ops.client.study_messages import SegmentReceipt
-from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
+from hpo_ops.client.trial_results import TrialResult
+from hpo_ops.protocol import (
+    Checkpoint,
+    Control,
+    CurveForecast,
+    Message,
+    Provenance,
+    Report,
+    SegmentResult,
+)
 
 
 class GatewayUnreachableError(ConnectionError):
@@ -27,6 +36,19 @@ class GatewayBusyError(GatewayUnreachableError):
 
 class GatewayRefusedError(PermissionError):
     """The gateway does not accept this token (any more): the segment belongs to someone else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentReceipt(Message):
+    """The gateway's answer to a segment's result.
+
+    Attributes:
+        result: The result on record, which may be an earlier one: the first result counts.
+        score: How the trial ended, if it has finished with this segment.
+    """
+
+    result: SegmentResult
+    score: TrialResult | None = None
 
 
 class SegmentGateway(Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self
 
 from hpo_ops.core.runner_resources import ResourceList, RunnerResource
 from hpo_ops.protocol import Message
@@ -119,18 +118,6 @@ class LedgerPart(Message):
     leases: list[StrayLease] = field(default_factory=list)
     namespaces: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        values: dict[str, Any] = dict(data) if isinstance(data, dict) else {}
-        parts: dict[str, type[Message]] = {
-            "studies": LedgerStudy,
-            "segments": LedgerSegment,
-            "leases": StrayLease,
-        }
-        for name, kind in parts.items():
-            values[name] = [kind.from_dict(item) for item in values.get(name, ())]
-        return super().from_dict(values)
 
 
 class Repair(StrEnum):

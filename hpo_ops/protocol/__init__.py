@@ -15,10 +15,11 @@ because the SDK that training code imports depends on it.
 Mixed versions: a reader ignores fields that it does not know, a new field has a default, and an
 unknown `Cause` is read as ``unknown``. So an agent or an SDK of an older release works with a
 newer gateway, and the other way round, as long as `VERSION` is the same. `VERSION` changes only
-when an old reader would misunderstand a message; an assignment of another version is refused.
+when an old reader would misunderstand a message; the previous version is still understood
+(decision 23).
 """
 
-from hpo_ops.protocol.assignment import VERSION, Assignment, ParamValue
+from hpo_ops.protocol.assignment import Assignment, ParamValue
 from hpo_ops.protocol.checkpoint_messages import Checkpoint, SavedCheckpoint
 from hpo_ops.protocol.control import Action, Control
 from hpo_ops.protocol.field_checks import MAX_STEP
@@ -35,6 +36,7 @@ from hpo_ops.protocol.safe_files import (
     write_aside,
 )
 from hpo_ops.protocol.segment_result import OUT_OF_MEMORY, Cause, Outcome, SegmentResult
+from hpo_ops.protocol.version import VERSION, VERSION_HEADER, check_version
 from hpo_ops.protocol.workspace import (
     AGENT_DIRECTORY_VARIABLE,
     DIRECTORY_VARIABLE,
@@ -53,6 +55,7 @@ __all__ = [
     "OUT_OF_MEMORY",
     "SIDECAR_VARIABLE",
     "VERSION",
+    "VERSION_HEADER",
     "Action",
     "Assignment",
     "Cause",
@@ -73,6 +76,7 @@ __all__ = [
     "SegmentResult",
     "UnsafeFileError",
     "Workspace",
+    "check_version",
     "open_log",
     "open_regular",
     "read_control",

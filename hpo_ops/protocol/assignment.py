@@ -8,9 +8,7 @@ from hpo_ops.protocol.checkpoint_messages import SavedCheckpoint
 from hpo_ops.protocol.field_checks import is_step
 from hpo_ops.protocol.forecast_messages import ForecastOrder
 from hpo_ops.protocol.message import Message, ProtocolError
-
-VERSION = 1
-"""Version of this protocol, not of the package."""
+from hpo_ops.protocol.version import VERSION, check_version
 
 ParamValue = bool | int | float | str | None
 
@@ -64,16 +62,7 @@ class Assignment(Message):
     protocol: int = VERSION
 
     def __post_init__(self) -> None:
-        if isinstance(self.forecasts, dict):  # from JSON
-            object.__setattr__(self, "forecasts", ForecastOrder.from_dict(self.forecasts))
-        if self.saved is not None:
-            saved = [
-                item if isinstance(item, SavedCheckpoint) else SavedCheckpoint.from_dict(item)
-                for item in self.saved
-            ]
-            object.__setattr__(self, "saved", saved)
-        if self.protocol != VERSION:
-            raise ProtocolError(f"protocol is {self.protocol}, but must be {VERSION}")
+        check_version(self.protocol)
         if not self.metrics:
             raise ProtocolError("metrics is empty, but must name one metric or more")
         for name in ("trial", "from_step"):

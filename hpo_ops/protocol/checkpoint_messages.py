@@ -24,8 +24,6 @@ class SavedCheckpoint(Message):
 
     def __post_init__(self) -> None:
         check_step(self.step)
-        if not isinstance(self.path, str):
-            raise ProtocolError(f"path is {self.path!r}, but must be text")
         check_digest(self.digest)
 
 

@@ -36,6 +36,3 @@ class Control(Message):
 
     action: Action = Action.CONTINUE
     reason: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "action", Action(self.action))

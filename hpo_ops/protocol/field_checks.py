@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from hpo_ops.protocol.message import ProtocolError
 
@@ -33,11 +32,6 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return isinstance(value, float) or abs(value) < 1 << 1023
-
-
-def are_text(values: Iterable[object]) -> bool:
-    """Whether all values are text."""
-    return all(isinstance(value, str) for value in values)
 
 
 def check_digest(value: object) -> None:

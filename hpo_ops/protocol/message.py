@@ -1,10 +1,13 @@
-"""A shape on the wire: a dataclass that goes to JSON and back."""
+"""A message: a dataclass that goes to JSON and back."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self
+
+from hpo_ops.protocol.decoding import decoder
 
 
 class ProtocolError(ValueError):
@@ -13,13 +16,18 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True)
 class Message:
-    """A shape on the wire: goes to JSON and back, ignoring fields that it does not know."""
+    """A message on the wire: goes to JSON and back, ignoring fields that it does not know.
+
+    A subclass declares its fields with their types; what else must hold for their values, it
+    checks in ``__post_init__`` and raises `ProtocolError`.
+    """
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        kind: Any = type(self)
+        return {name: _plain(getattr(self, name)) for name in _names(kind)}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -31,13 +39,31 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        if not isinstance(data, dict):
-            raise ProtocolError(f"{cls.__name__}: is {type(data).__name__}, but must be an object")
-        known = {item.name for item in fields(cls)}
-        for item in fields(cls):
-            if item.name not in data and item.default is item.default_factory is MISSING:
-                raise ProtocolError(f"{cls.__name__}: {item.name} is missing")
+        """Decodes plain data.
+
+        Raises:
+            ProtocolError: A field is missing or has a value that is not allowed; the text names
+                the field.
+        """
+        kind: Any = cls
         try:
-            return cls(**{key: value for key, value in data.items() if key in known})
+            message: Self = decoder(kind)(data)
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"{cls.__name__}: {error}") from error
+        return message
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
+
+
+def _plain(value: Any) -> Any:
+    """A value of a field as plain data."""
+    if isinstance(value, Message):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpo_ops.protocol.field_checks import are_text
-from hpo_ops.protocol.message import Message, ProtocolError
+from hpo_ops.protocol.message import Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +33,6 @@ class Provenance(Message):
     packages: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
     resources: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("code_hash", "commit", "image", "image_digest", "python"):
-            if not isinstance(value := getattr(self, name), (str, type(None))):
-                raise ProtocolError(f"{name} is {value!r}, but must be text")
-        if not isinstance(self.is_dirty, (bool, type(None))):
-            raise ProtocolError(f"is_dirty is {self.is_dirty!r}, but must be true or false")
-        found = self.packages
-        if not isinstance(found, dict) or not are_text([*found, *found.values()]):
-            raise ProtocolError(f"packages is {found!r}, but must be an object of text")
-        if not isinstance(self.devices, list) or not are_text(self.devices):
-            raise ProtocolError(f"devices is {self.devices!r}, but must be a list of text")
 
     def known(self) -> dict[str, Any]:
         """The fields that are known, as plain data."""

@@ -84,6 +84,4 @@ class SegmentResult(Message):
     cause: Cause = Cause.UNKNOWN
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "outcome", Outcome(self.outcome))
-        object.__setattr__(self, "cause", Cause(self.cause))
         object.__setattr__(self, "reason", storable_text(self.reason))

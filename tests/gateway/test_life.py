@@ -71,11 +71,11 @@ def test_a_study_lives_its_whole_life_over_http(
     for number in range(10):
         group = tasks.sample(study.id, number, rounds_left=10 - number)
         round_scores = []
-        for member in group.members:
-            turn = tasks.turn(*RUN, member["trial"], key=f"{number}")
+        for member in group.trials:
+            turn = tasks.turn(*RUN, member.trial, key=f"{number}")
             while turn.kind is NextActionKind.RUN:
-                train(web, turn, value=member["params"]["lr"])
-                turn = tasks.turn(*RUN, member["trial"], key=f"{number} again")
+                train(web, turn, value=member.params["lr"])
+                turn = tasks.turn(*RUN, member.trial, key=f"{number} again")
             assert turn.score is not None
             round_scores.append(turn.score)
         tasks.collect(study.id, number, round_scores)

@@ -74,7 +74,7 @@ def run(studies: Studies, run_id: str, *, order: int, seed: int = 7) -> list[tup
     chance = Random(order)  # noqa: S311 (no secret)
     for number in range(100):
         group = studies.sample(study_id, number)
-        waiting = [member["trial"] for member in group.members]
+        waiting = [member.trial for member in group.trials]
         chance.shuffle(waiting)
         running: dict[str, tuple[int, int, float]] = {}
         for trial in waiting:

@@ -41,8 +41,8 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
         StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
     ).id
     for number in range(data["trials"] // data["parallelism"]):
-        for member in studies.sample(study_id, number).members:
-            turn = studies.turn(study_id, member["trial"], key="a")
+        for member in studies.sample(study_id, number).trials:
+            turn = studies.turn(study_id, member.trial, key="a")
             if turn.kind is not NextActionKind.RUN:
                 continue
             assert turn.assignment is not None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from hpo_ops.client import Group, TrialResult
+from hpo_ops.client import CollectedRound, Round, TrialResult
 from hpo_ops.gateway.http.route_dependencies import TASK_ONLY, TASKS, StudiesService, StudyOfTask
 
 round_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 
 
 @round_router.post("/studies/{study_id}/rounds/{number}")
-def sample(record: StudyOfTask, number: int, studies: StudiesService, rounds_left: int) -> Group:
+def sample(record: StudyOfTask, number: int, studies: StudiesService, rounds_left: int) -> Round:
     """Chooses the trials of a round; the same round always has the same trials."""
     return studies.sample(record.id, number, rounds_left)
 
@@ -19,6 +19,6 @@ def sample(record: StudyOfTask, number: int, studies: StudiesService, rounds_lef
 @round_router.post("/studies/{study_id}/rounds/{number}/scores")
 def collect(
     record: StudyOfTask, number: int, scores: list[TrialResult], studies: StudiesService
-) -> Group:
+) -> CollectedRound:
     """Closes a round with the results of its trials."""
     return studies.collect(record.id, number, scores)

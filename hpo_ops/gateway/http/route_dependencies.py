@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from hpo_ops.gateway.http.authentication import Caller
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyRecord, UnknownStudyError
+from hpo_ops.protocol import VERSION_HEADER, check_version
 
 TASKS = "tasks"
 """OpenAPI tag of routes for the tasks of a DAG run."""
@@ -97,7 +98,13 @@ def check_segment_access(segment: str, caller: Caller, ledger: Ledger) -> None:
             raise UnknownStudyError.of_segment(segment)
 
 
-def _require_agent(segment: str, caller: CurrentCaller, ledger: OpenLedger) -> None:
+def _require_agent(
+    segment: str,
+    caller: CurrentCaller,
+    ledger: OpenLedger,
+    version: Annotated[int, Header(alias=VERSION_HEADER)] = 1,
+) -> None:
+    check_version(version)
     caller.require_segment(segment)
     check_segment_access(segment, caller, ledger)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from hpo_ops.client import Best, Progress, StudyHandle, StudyRequest, TrialSummary, Verdict
+from hpo_ops.client import Best, Progress, StudyHandle, StudyRequest, StudyVerdict, TrialSummary
 from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     TASK_ONLY,
@@ -37,7 +37,7 @@ def start_study(
 
 
 @study_task_router.post("/studies/{study_id}/verdict")
-def verdict(record: StudyOfTask, studies: StudiesService) -> Verdict:
+def verdict(record: StudyOfTask, studies: StudiesService) -> StudyVerdict:
     """Says whether the study continues, waits or stops, with the reason."""
     return studies.verdict(record.id)
 

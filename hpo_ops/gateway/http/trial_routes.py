@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.concurrency import run_in_threadpool
 
-from hpo_ops.client import NextAction, Retraining, TrialDetail, TrialSummary, Waiting
+from hpo_ops.client import NextAction, Retraining, TrialDetail, TrialSummary, Waiter, WakeUp
 from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     TASK_ONLY,
@@ -71,8 +71,8 @@ async def next_action(
 
 @trial_task_router.post("/ready")
 def ready(
-    waiting: list[Waiting], caller: CurrentCaller, studies: StudiesService, ledger: OpenLedger
-) -> list[Waiting]:
+    waiting: list[Waiter], caller: CurrentCaller, studies: StudiesService, ledger: OpenLedger
+) -> list[WakeUp]:
     """Returns the waiting trials that should ask for their next action again."""
     if not caller.is_platform:
         for study_id in {item.study_id for item in waiting}:

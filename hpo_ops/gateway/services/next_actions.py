@@ -12,7 +12,8 @@ from hpo_ops.client import (
     NextAction,
     NextActionKind,
     TrialResult,
-    Waiting,
+    Waiter,
+    WakeUp,
 )
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.config import Flow
@@ -199,16 +200,16 @@ class Turns(Segments):
             ooms=ooms,
         )
 
-    def ready(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+    def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
         """Those of the waiting that should ask for their turn again, or are over, and why."""
-        answers: list[Waiting] = []
+        answers: list[WakeUp] = []
         for study_id in dict.fromkeys(item.study_id for item in waiting):
             mine = [item for item in waiting if item.study_id == study_id]
             with self.ledger.study(study_id) as session:
                 answers += self._ready_in(session, mine)
         return answers
 
-    def _ready_in(self, session: StudySession, waiting: Sequence[Waiting]) -> list[Waiting]:
+    def _ready_in(self, session: StudySession, waiting: Sequence[Waiter]) -> list[WakeUp]:
         study_id = session.record.id
         if not session.record.config.reproducible:
             study_transitions.stop_if_due(session)
@@ -222,7 +223,7 @@ class Turns(Segments):
         finished = session.view.finished
         is_rounds = session.record.config.flow is Flow.ROUNDS  # waits only while it is paused
         answers = [
-            Waiting(study_id=study_id, seen=finished, reason="the study has news")
+            WakeUp(study_id=study_id, reason="the study has news")
             for item in waiting
             if item.trial is None
             and (is_rounds or (item.seen is not None and finished > item.seen))
@@ -235,7 +236,7 @@ class Turns(Segments):
             numbers = sorted(set(numbers) - score_cache.held_up(session, numbers))
             leases.ask(session.connection, study_id=study_id, numbers=numbers)
         answers += [
-            Waiting(study_id=study_id, trial=number, reason="a place is free")
+            WakeUp(study_id=study_id, trial=number, reason="a place is free")
             for number in allocation.startable(session, numbers)
         ]
         return answers
@@ -287,10 +288,10 @@ def _is_ended(session: StudySession, number: int) -> bool:
     return number < len(trials) and trials[number].state.is_finished
 
 
-def _ended(session: StudySession, number: int) -> Waiting:
+def _ended(session: StudySession, number: int) -> WakeUp:
     score = score_of(session.trials([number])[number])
     is_pruned = score.state is TrialState.PRUNED  # others end in their task
-    return Waiting(
+    return WakeUp(
         study_id=session.record.id,
         trial=number,
         reason=score.reason,
@@ -298,7 +299,7 @@ def _ended(session: StudySession, number: int) -> Waiting:
     )
 
 
-def _over(session: StudySession, number: int | None) -> Waiting:
+def _over(session: StudySession, number: int | None) -> WakeUp:
     """The end of a wait because the study is over; the trial, if any, is pruned."""
     score = None
     if number is not None and session.open_segment(number) is None:
@@ -306,10 +307,9 @@ def _over(session: StudySession, number: int | None) -> Waiting:
             score = _ended(session, number).score
         else:
             score = _done_without_end(session, number, session.trial(number)).score
-    return Waiting(
+    return WakeUp(
         study_id=session.record.id,
         trial=number,
         reason=session.record.reason,
-        is_over=True,
         score=score,
     )

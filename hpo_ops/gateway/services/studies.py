@@ -11,12 +11,14 @@ from typing import Any
 
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import (
-    Group,
+    CollectedRound,
+    PlannedTrial,
     Retraining,
+    Round,
     StudyHandle,
     StudyRequest,
+    StudyVerdict,
     TrialResult,
-    Verdict,
     VerdictKind,
 )
 from hpo_ops.config import StudyConfig, StudyError, parse_study
@@ -135,7 +137,7 @@ class Studies(Turns):
 
     # -- rounds ------------------------------------------------------------------------------
 
-    def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Group:
+    def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Round:
         """The trials of a round: the scheduler says how many and which, the sampler proposes.
 
         Args:
@@ -157,13 +159,17 @@ class Studies(Turns):
                 numbers, reason = row.members, row.reason
         with self.proposals.proposed(study_id, numbers) as session:
             rows = session.trials(numbers)
-        members = [
-            {"trial": number, "params": rows[number].params, "until_step": rows[number].until_step}
+        planned = [
+            PlannedTrial(
+                trial=number, params=rows[number].params, until_step=rows[number].until_step
+            )
             for number in numbers
         ]
-        return Group(round=round_number, members=members, reason=reason)
+        return Round(number=round_number, trials=planned, reason=reason)
 
-    def collect(self, study_id: int, round_number: int, scores: Sequence[TrialResult]) -> Group:
+    def collect(
+        self, study_id: int, round_number: int, scores: Sequence[TrialResult]
+    ) -> CollectedRound:
         """Takes in the scores of a round, judges what waits at the barrier, tells the sampler."""
         with self.ledger.study(study_id) as session:
             row = session.round(round_number)
@@ -177,10 +183,8 @@ class Studies(Turns):
                 session.collect_round(round_number)
         with self.proposals.proposed(study_id, []) as session:
             rows = session.trials(numbers)
-        return Group(
-            round=round_number,
-            members=[score_of(rows[number]).to_dict() for number in numbers],
-            reason=row.reason,
+        return CollectedRound(
+            number=round_number, results=[score_of(rows[number]) for number in numbers]
         )
 
     def _close_round(self, session: StudySession, numbers: Sequence[int]) -> None:
@@ -200,17 +204,17 @@ class Studies(Turns):
 
     # -- the study ---------------------------------------------------------------------------
 
-    def verdict(self, study_id: int) -> Verdict:
+    def verdict(self, study_id: int) -> StudyVerdict:
         """Whether the study goes on."""
         with self.ledger.study(study_id) as session:
             study_transitions.stop_if_due(session)
             study_transitions.stop_if_nothing_is_left(session)
             seen = session.view.finished
             if session.record.is_over:
-                return Verdict(kind=VerdictKind.STOP, reason=session.record.reason, seen=seen)
+                return StudyVerdict(kind=VerdictKind.STOP, reason=session.record.reason, seen=seen)
             if session.record.state is StudyState.PAUSED:
-                return Verdict(kind=VerdictKind.WAIT, reason=session.record.reason, seen=seen)
-            return Verdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
+                return StudyVerdict(kind=VerdictKind.WAIT, reason=session.record.reason, seen=seen)
+            return StudyVerdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
 
     def retrain(self, study_id: int) -> Retraining:
         """The trial that trains the best one on all data, once the search is over."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from hpo_ops.client import NextAction, NextActionKind, StudyRequest, Waiting
+from hpo_ops.client import NextAction, NextActionKind, StudyRequest, Waiter
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.recorded_study import list_segments
 from hpo_ops.gateway.queries.trial_lists import list_decisions, list_trials
@@ -191,7 +191,7 @@ def test_fewer_units_pause_a_trial_that_later_goes_on(studies: Studies) -> None:
     assert live.units[0] == 1
     assert live.state(queued[0]) is TrialState.RUNNING
     set_units(studies, 5)
-    waiting = [Waiting(study_id=study_id, trial=queued[0])]
+    waiting = [Waiter(study_id=study_id, trial=queued[0])]
     assert [item.trial for item in studies.ready(waiting)] == queued
     assert live.turn(queued[0]).kind is NextActionKind.RUN
 

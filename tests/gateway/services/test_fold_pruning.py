@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.client import NextAction, NextActionKind, VerdictKind, Waiting
+from hpo_ops.client import NextAction, NextActionKind, VerdictKind, Waiter
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.queries.best_trial import find_best
@@ -167,7 +167,7 @@ def test_folds_that_have_not_begun_end_at_their_turn_without_training(studies: S
     for number in range(10):
         value = 0.9 + number / 100 if number < 6 else 0.5
         train(studies, studies.turn(study_id, number, key="a"), (value,))
-    waiting = [Waiting(study_id=study_id, trial=number) for number in (10, 11)]
+    waiting = [Waiter(study_id=study_id, trial=number) for number in (10, 11)]
     woken = studies.ready(waiting)
     assert [(item.trial, item.score and item.score.state) for item in woken] == [
         (10, TrialState.PRUNED),
@@ -287,9 +287,9 @@ def test_rounds_run_folds_too(studies: Studies, database: str, reproducible: boo
     values = [0.9, 0.5, 0.95]
     for number in range(10):
         group = studies.sample(study_id, number)
-        for member in group.members:
-            trial, fold = divmod(member["trial"], 6)
-            turn = studies.turn(study_id, member["trial"], key="a")
+        for member in group.trials:
+            trial, fold = divmod(member.trial, 6)
+            turn = studies.turn(study_id, member.trial, key="a")
             if turn.kind is NextActionKind.RUN:
                 train(studies, turn, (values[trial] + fold / 1000,))
         studies.collect(study_id, number, [])
@@ -310,7 +310,7 @@ def test_the_same_seed_gives_the_same_study_of_folds(studies: Studies) -> None:
             studies, run, flow="rounds", reproducible=True, folds=6, trials=3, parallelism=4
         )
         for number in range(6):
-            members = [member["trial"] for member in studies.sample(study_id, number).members]
+            members = [member.trial for member in studies.sample(study_id, number).trials]
             turns = {part: studies.turn(study_id, part, key="a") for part in members}
             for part in members if run == "run-1" else reversed(members):
                 if turns[part].kind is NextActionKind.RUN:

@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
-from hpo_ops.client import NextAction, NextActionKind, Served, StudyRequest, TrialSummary, Waiting
+from hpo_ops.client import NextAction, NextActionKind, Served, StudyRequest, TrialSummary, Waiter
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import list_kept
@@ -144,7 +144,7 @@ def run_rounds(lab: Lab, study_id: int, trials: int) -> int:
     waited = 0
     for number in range(trials):
         group = lab.studies.sample(study_id, number)
-        left = [member["trial"] for member in group.members]
+        left = [member.trial for member in group.trials]
         while left:
             turns = {
                 trial: lab.turn(study_id, trial, key=f"{number}/{len(left)}") for trial in left
@@ -234,7 +234,7 @@ def test_the_second_of_two_at_the_same_time_waits_and_is_woken(lab: Lab) -> None
         NextActionKind.WAIT,
         "trial 0 of small/run-1 trains the same now",
     )
-    wait = [Waiting(study_id=study_id, trial=1)]
+    wait = [Waiter(study_id=study_id, trial=1)]
     assert lab.studies.ready(wait) == []
     lab.train(first)
     assert [answer.trial for answer in lab.studies.ready(wait)] == [1]
@@ -255,7 +255,7 @@ def test_the_second_trains_where_the_first_gave_no_result(lab: Lab, end: str) ->
     else:  # nobody tells, and nobody renews its lease
         with lab.studies.ledger.engine.begin() as connection:
             connection.execute(leases.update().values(expires_at="2020-01-01"))
-    assert [one.trial for one in lab.studies.ready([Waiting(study_id=study_id, trial=1)])] == [1]
+    assert [one.trial for one in lab.studies.ready([Waiter(study_id=study_id, trial=1)])] == [1]
     assert lab.turn(study_id, 1).kind is NextActionKind.RUN
 
 

@@ -14,7 +14,7 @@ from hpo_ops.client import (
     StudyRequest,
     TrialResult,
     VerdictKind,
-    Waiting,
+    Waiter,
 )
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
@@ -56,11 +56,11 @@ def train(studies: Studies, turn: NextAction, value: float) -> Action:
 def run_round(studies: Studies, study_id: int, number: int) -> list[TrialResult]:
     group = studies.sample(study_id, number)
     scores = []
-    for member in group.members:
-        trial = member["trial"]
+    for member in group.trials:
+        trial = member.trial
         turn = studies.turn(study_id, trial, key=f"{number}/{trial}")
         while turn.kind is NextActionKind.RUN:
-            train(studies, turn, value=member["params"]["lr"])
+            train(studies, turn, value=member.params["lr"])
             turn = studies.turn(study_id, trial, key=f"{number}/{trial}/again")
         assert turn.score is not None
         scores.append(turn.score)
@@ -125,7 +125,7 @@ def test_concurrent_asks_give_each_round_its_own_trials(studies: Studies) -> Non
     with ThreadPoolExecutor(8) as pool:
         groups = list(pool.map(lambda _: studies.sample(study_id, 0), range(8)))
     assert all(group == groups[0] for group in groups)
-    assert [member["trial"] for member in groups[0].members] == [0, 1]
+    assert [member.trial for member in groups[0].trials] == [0, 1]
 
 
 def test_an_ask_that_crashed_after_optuna_is_found_again(studies: Studies) -> None:
@@ -135,7 +135,7 @@ def test_an_ask_that_crashed_after_optuna_is_found_again(studies: Studies) -> No
         record = session.record
     asked = studies.proposals.search(record).ask(0)  # and then the process was killed
     group = studies.sample(study_id, 0)
-    assert [member["params"] for member in group.members] == [asked]
+    assert [member.params for member in group.trials] == [asked]
 
 
 def test_the_same_try_gets_the_same_segment_and_another_one_takes_over(studies: Studies) -> None:
@@ -298,7 +298,7 @@ def run_rolling(studies: Studies, study_id: int, trials: int, parallelism: int) 
 
 def test_the_next_trial_of_a_large_round_waits_in_its_worker(studies: Studies) -> None:
     study_id = start(studies, parallelism=2, round_size=5, trials=5)
-    assert len(studies.sample(study_id, 0).members) == 5
+    assert len(studies.sample(study_id, 0).trials) == 5
     turns = [studies.turn(study_id, number, key="a") for number in range(5)]
     assert [turn.kind for turn in turns] == [NextActionKind.RUN] * 2 + [NextActionKind.WAIT] * 3
     assert [turn.is_next for turn in turns] == [False, False, True, False, False]
@@ -361,9 +361,9 @@ def test_a_paused_study_holds_everything_and_goes_on_from_its_checkpoints(
         "the study is paused: the cluster is needed",
     )
     assert studies.verdict(study_id).kind is VerdictKind.WAIT
-    assert studies.ready([Waiting(study_id=study_id, trial=0)]) == []
+    assert studies.ready([Waiter(study_id=study_id, trial=0)]) == []
     studies.resume(study_id)
-    (woken,) = studies.ready([Waiting(study_id=study_id, trial=0)])
+    (woken,) = studies.ready([Waiter(study_id=study_id, trial=0)])
     assert woken.trial == 0
     again = studies.turn(study_id, 0, key="c")
     assert again.assignment is not None
@@ -376,10 +376,10 @@ def test_what_waits_is_ended_without_a_worker_when_the_study_stops(studies: Stud
     assert turn.assignment is not None
     studies.turn(study_id, 1, key="a")
     studies.stop(study_id, "enough")
-    answers = studies.ready([Waiting(study_id=study_id, trial=1), Waiting(study_id=study_id)])
-    assert [(answer.trial, answer.is_over, answer.reason) for answer in answers] == [
-        (1, True, "enough"),
-        (None, True, "enough"),
+    answers = studies.ready([Waiter(study_id=study_id, trial=1), Waiter(study_id=study_id)])
+    assert [(answer.trial, answer.reason) for answer in answers] == [
+        (1, "enough"),
+        (None, "enough"),
     ]
     assert answers[0].score is not None
     assert answers[0].score.state is TrialState.PRUNED
@@ -395,16 +395,16 @@ def test_a_running_study_can_be_changed_within_its_limits(studies: Studies) -> N
     with pytest.raises(ValueError, match="seed is not a key that can be changed here"):
         studies.change(study_id, {"seed": 1})
     group = studies.sample(study_id, 1, 2)
-    assert len(group.members) == 4
+    assert len(group.trials) == 4
 
 
 def test_the_last_round_takes_all_that_is_left(studies: Studies) -> None:
     study_id = start(studies, trials=6, parallelism=2)
-    assert len(studies.sample(study_id, 0, 3).members) == 2
+    assert len(studies.sample(study_id, 0, 3).trials) == 2
     studies.change(study_id, {"trials": 11})
     run = studies.sample(study_id, 1, 2)
-    assert len(run.members) == 5  # 9 are left in two rounds
-    assert len(studies.sample(study_id, 2, 1).members) == 4
+    assert len(run.trials) == 5  # 9 are left in two rounds
+    assert len(studies.sample(study_id, 2, 1).trials) == 4
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_a_study_that_was_paused_between_rounds_goes_on(studies: Studies) -> Non
     studies.pause(study_id, "lunch")
     verdict = studies.verdict(study_id)
     assert verdict.kind is VerdictKind.WAIT
-    wait = [Waiting(study_id=study_id, seen=verdict.seen)]
+    wait = [Waiter(study_id=study_id, seen=verdict.seen)]
     assert studies.ready(wait) == []
     studies.resume(study_id)
     assert [answer.trial for answer in studies.ready(wait)] == [None]

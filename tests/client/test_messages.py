@@ -1,4 +1,4 @@
-"""The shapes on the wire: there and back, and clear about what is missing."""
+"""Messages of the client: there and back, and clear about what is missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hpo_ops.client import (
     NextAction,
     NextActionKind,
     Progress,
+    StudyVerdict,
     TrialResult,
-    Verdict,
     VerdictKind,
 )
 from hpo_ops.core import TrialState
@@ -29,11 +29,11 @@ BEST = Best(trial=3, value=0.5, step=4, params={"lr": 0.1}, checkpoint_uri="s3:/
         NextAction(kind=NextActionKind.WAIT, reason="2 of 2 are taken"),
         SCORE,
         BEST,
-        Verdict(kind=VerdictKind.STOP, reason="target reached"),
+        StudyVerdict(kind=VerdictKind.STOP, reason="target reached"),
     ],
 )
 def test_a_message_comes_back_as_it_was(
-    message: NextAction | TrialResult | Best | Verdict,
+    message: NextAction | TrialResult | Best | StudyVerdict,
 ) -> None:
     assert type(message).from_json(message.to_json()) == message
 
@@ -50,7 +50,7 @@ def test_words_of_the_wire_become_enums() -> None:
     [
         ({"reason": "x"}, "NextAction: kind is missing"),
         ({"kind": "dance", "reason": "x"}, "dance"),
-        (None, "NextAction: kind is missing"),
+        (None, "NextAction: is NoneType, but must be an object"),
         ({"kind": "run", "reason": "x", "assignment": {"trial": 1}}, "study is missing"),
     ],
 )
