@@ -1,12 +1,12 @@
-"""What is in the object store: checkpoints above all, training code, and logs.
+"""The object store: checkpoints, training code and logs of studies.
 
     <store>/<study>/trials/<trial>/<step>/<files...>   and manifest.json, uploaded last
     <store>/<study>/best/<files...>                    and manifest.json, uploaded last
     <store>/<study>/logs/<trial>/<segment>/<container>/<part>.log
     <store>/code/<hash>.tar.gz
-    <store>/archives/<file_name>                       what jobs name instead of sending it
+    <store>/archives/<file_name>                       code archives that jobs refer to by name
 
-A checkpoint counts only with its manifest, so half of one is never restored.
+A checkpoint is complete once its manifest is there, so a partial upload is never restored.
 """
 
 from hpo_ops.checkpoints.checkpoint_folder import BadCheckpointError

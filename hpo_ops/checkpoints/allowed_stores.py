@@ -1,7 +1,7 @@
-"""Which stores studies may use: addresses that the operator has listed, and what is below them.
+"""The operator's allowlist of stores: studies may use the listed URLs and paths below them.
 
-A study is opened with the platform's own keys and rights. Without this list it could name any
-bucket that the keys reach, or any folder of the worker.
+The platform opens a study's store with its own keys and rights. Without this list a study could
+name any bucket that the keys reach, or any folder of the worker.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 OWN_STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
 ALLOWED_STORES_VARIABLE = "HPO_ALLOWED_STORES"
 _AMBIGUOUS = "%?#\\@;"
-"""Characters by which an address could mean another place than it seems to."""
+"""Characters that make a URL ambiguous: different programs could parse it differently."""
 
 
 @dataclass(frozen=True)
 class AllowedStores:
-    """The addresses that studies may use.
+    """The URLs of stores that studies may use.
 
     >>> AllowedStores(("s3://hpo/team",)).check("s3://hpo/team/a")
     """
@@ -28,10 +28,10 @@ class AllowedStores:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AllowedStores:
-        """The platform's own store, and those of `HPO_ALLOWED_STORES`, separated by commas.
+        """Reads the platform's own store, and `HPO_ALLOWED_STORES`, a list with commas.
 
         Raises:
-            ValueError: One of them is not an address of a store.
+            ValueError: An item of the list is not the URL of a store.
         """
         own = environment.get(OWN_STORE_VARIABLE, "").strip()
         more = environment.get(ALLOWED_STORES_VARIABLE, "").split(",")
@@ -44,10 +44,10 @@ class AllowedStores:
         return cls(tuple(filter(None, (own, *listed))))
 
     def check(self, address: str) -> None:
-        """Refuses an address that is neither listed nor below one that is.
+        """Checks that a URL is listed, or is below a listed one.
 
         Raises:
-            ValueError: The address may not be used; says which may.
+            ValueError: The URL may not be used; the message lists those that may.
         """
         if address in self.addresses or any(
             _is_below(address, allowed) for allowed in self.addresses
@@ -55,21 +55,21 @@ class AllowedStores:
             return
         listed = ", ".join(self.addresses) or "none"
         raise ValueError(
-            f"store is {address!r}, but must be one of those that the operator allows, or below "
-            f"one ({listed}; {OWN_STORE_VARIABLE}, {ALLOWED_STORES_VARIABLE})"
+            f"store is {address!r}, but must be a store that the operator allows, or a path below "
+            f"one: {listed} (set by {OWN_STORE_VARIABLE} and {ALLOWED_STORES_VARIABLE})"
         )
 
 
 def _is_below(address: str, allowed: str) -> bool:
     try:
-        place, start = _parse(address), _parse(allowed)
+        parts, allowed_parts = _parse(address), _parse(allowed)
     except ValueError:
         return False
-    return place[: len(start)] == start
+    return parts[: len(allowed_parts)] == allowed_parts
 
 
 def _parse(address: str) -> tuple[str, ...]:
-    """Scheme, bucket and folders of an address that can be understood in one way only."""
+    """Splits a URL into scheme, bucket and folders; rejects ambiguous URLs."""
     if not address.isprintable() or " " in address or any(it in address for it in _AMBIGUOUS):
         raise ValueError(f"store is {address!r}, but must not have blanks or any of {_AMBIGUOUS}")
     parts = urlsplit(address)

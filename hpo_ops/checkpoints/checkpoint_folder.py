@@ -1,4 +1,4 @@
-"""A checkpoint as a local folder: which files may be uploaded."""
+"""Lists and checks the files of a local checkpoint folder before they are uploaded."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from hpo_ops.protocol import MARKER, Folder, UnsafeFileError
 
 
 class BadCheckpointError(ValueError):
-    """A local checkpoint folder cannot be uploaded, now or later."""
+    """A local checkpoint folder cannot be uploaded; a retry would fail too."""
 
 
 def open_checkpoint(path: Path) -> Folder:
-    """Opens a checkpoint folder.
+    """Opens a checkpoint folder without following links.
 
     Raises:
-        BadCheckpointError: It is a link, or no folder.
+        BadCheckpointError: The path is a link, or not a folder.
     """
     try:
         return Folder.open(path)
     except (FileNotFoundError, UnsafeFileError) as error:
-        raise BadCheckpointError(f"checkpoint {path.name}: there is no such folder") from error
+        raise BadCheckpointError(f"checkpoint {path.name}: is not a folder") from error
 
 
 def files_of(folder: Folder) -> list[str]:
-    """Paths of the files in a checkpoint folder, relative to it and sorted.
+    """Returns the relative paths of the files in a checkpoint folder, sorted.
 
-    The files may be swapped afterwards: whoever reads them opens them with `Folder.file`.
+    The training may replace files afterwards, so readers must open them with `Folder.file`, which
+    follows no links.
 
     Raises:
-        BadCheckpointError: The folder is empty, or has a file in it that must not be uploaded.
+        BadCheckpointError: The folder is empty, or has a file that must not be uploaded.
     """
     where = f"checkpoint {folder.path.name}"
     try:
@@ -39,7 +40,7 @@ def files_of(folder: Folder) -> list[str]:
             check_path(path)
             folder.file(path).close()
     except FileNotFoundError as error:
-        raise BadCheckpointError(f"{where}: {error.filename} was there and is gone") from error
+        raise BadCheckpointError(f"{where}: {error.filename} was deleted meanwhile") from error
     except ValueError as error:
         raise BadCheckpointError(f"{where}: {error}") from error
     if not paths:

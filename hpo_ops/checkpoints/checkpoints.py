@@ -1,4 +1,4 @@
-"""The checkpoints of one study in a store."""
+"""Uploads, restores, publishes and deletes the checkpoints of one study in an object store."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ MAX_MANIFEST_BYTES = 64 << 20
 
 
 class CheckpointRef(NamedTuple):
-    """Names one checkpoint of a study."""
+    """Identifies one checkpoint of a study by its trial and step."""
 
     trial: int
     step: int
 
 
 class CorruptCheckpointError(ValueError):
-    """A checkpoint in the store is not what its manifest says."""
+    """A checkpoint in the store does not match its manifest, or the ledger's digest of it."""
 
 
 class Checkpoints:
-    """The checkpoints of one study.
+    """The checkpoints of one study in an object store.
 
     Args:
-        store: Where they are; or how to open it, once it is needed.
+        store: The store, or a function that opens it at first use.
         study: The study's key: a path in the store.
-        uri: The store's address, to tell others where a checkpoint is.
+        uri: The store's URL, which the URIs of checkpoints start with.
     """
 
     def __init__(self, store: Store | Callable[[], Store], study: str, *, uri: str = "") -> None:
@@ -60,18 +60,19 @@ class Checkpoints:
         return self._given() if callable(self._given) else self._given
 
     def upload(self, trial: int, step: int, folder: Path | Folder) -> Checkpoint:
-        """Uploads a whole local checkpoint: files first, in parallel, the manifest last.
+        """Uploads a local checkpoint: files first, in parallel, the manifest last.
 
         Args:
             trial: The trial.
             step: The checkpoint's step.
-            folder: Its folder; one that is held open where others may change what its path is.
+            folder: The checkpoint's folder; an open `Folder` if the training could replace the
+                path by another one.
 
         Returns:
-            What the gateway is told, the digest of the manifest included.
+            The announcement for the gateway, with the digest of the manifest.
 
         Raises:
-            BadCheckpointError: The folder is empty or must not be uploaded.
+            BadCheckpointError: The folder is empty, or has a file that must not be uploaded.
         """
         if isinstance(folder, Path):
             with open_checkpoint(folder) as opened:
@@ -97,19 +98,12 @@ class Checkpoints:
         )
 
     def manifest(self, trial: int, step: int) -> Manifest | None:
-        """The manifest of a checkpoint, or None while it is not whole.
+        """Reads the manifest of a checkpoint; None if the checkpoint is not complete.
 
         Raises:
-            CorruptCheckpointError: The manifest cannot be used.
+            CorruptCheckpointError: The manifest is invalid.
         """
         return self._read_manifest(self._base(trial, step))
-
-    def newest_complete(self, trial: int, *, at_most: int | None = None) -> int | None:
-        """The highest step with a manifest, in numeric order; None where there is none."""
-        for step in self._steps(self._trial(trial), at_most):
-            if self._exists(f"{self._base(trial, step)}/{MANIFEST}"):
-                return step
-        return None
 
     def restore(
         self,
@@ -120,21 +114,21 @@ class Checkpoints:
         place: str | None = None,
         saved: Sequence[SavedCheckpoint] | None = None,
     ) -> int | None:
-        """Downloads the newest whole checkpoint into ``target/<step>``, the marker last.
+        """Downloads the newest complete checkpoint into ``target/<step>``, the marker file last.
 
-        A checkpoint that is not what the ledger or its manifest says is passed over for the next
-        older one; a store that is away is an error, since going on without it would lose work.
+        A corrupt checkpoint is skipped, and the next older one is tried. A store that does not
+        answer is an error, because training from the start would lose work.
 
         Args:
             trial: The trial.
-            target: The folder that checkpoints are in.
-            at_most: The last step that counts.
-            place: Where else in the store to look before: the checkpoints of another trial.
-            saved: The checkpoints that the ledger knows, newest first: no others are restored.
-                None, from a gateway that does not say, restores what is in the store.
+            target: The local folder of all checkpoints of the trial.
+            at_most: Ignore checkpoints of later steps.
+            place: Folder in the store of another trial's checkpoints, which is searched first.
+            saved: The checkpoints in the ledger, newest first: no others are restored. None, from
+                a gateway that does not send them, restores any complete checkpoint in the store.
 
         Returns:
-            The step restored, or None where there is nothing to restore.
+            The restored step, or None if there is no checkpoint to restore.
         """
         for checkpoint in self._found(trial, at_most, place) if saved is None else saved:
             check_path(checkpoint.path)
@@ -142,11 +136,11 @@ class Checkpoints:
                 if self._restore(checkpoint, target):
                     return checkpoint.step
             except CorruptCheckpointError as error:
-                logger.warning("%s is passed over: %s", checkpoint.path, error)
+                logger.warning("skipped the corrupt checkpoint %s: %s", checkpoint.path, error)
         return None
 
     def complete(self, trial: int | None = None) -> list[CheckpointRef]:
-        """All whole checkpoints of the study or of one trial, sorted."""
+        """Lists the complete checkpoints of the study or of one trial, sorted."""
         prefix = f"{self._study}/trials" if trial is None else self._trial(trial)
         return sorted(
             ref for ref, path in self._objects(prefix) if path.endswith(f"/{ref.step}/{MANIFEST}")
@@ -155,19 +149,20 @@ class Checkpoints:
     def copy_to_best(
         self, trial: int, step: int, *, uri: str | None = None, digest: str | None = None
     ) -> str:
-        """Makes a checkpoint the study's best one, and returns its address; safe to repeat.
+        """Copies a checkpoint to the study's ``best/`` folder and returns its URI. Idempotent.
 
-        While an older best is replaced there is no manifest, so that a reader never takes a
-        mixture of both.
+        While an older best checkpoint is replaced, the folder has no manifest, so that nobody
+        reads a mixture of both.
 
         Args:
             trial: The trial.
             step: The checkpoint's step.
-            uri: Its address, which may be that of another trial in the same store.
-            digest: The digest of its manifest, where the ledger knows it.
+            uri: The checkpoint's URI, which may belong to another trial in the same store.
+            digest: The digest of the checkpoint's manifest, if the ledger has it.
 
         Raises:
-            CorruptCheckpointError: The checkpoint is not whole, or not the one that was announced.
+            CorruptCheckpointError: The checkpoint is not complete, or its manifest has another
+                digest.
         """
         base, best = self._base(trial, step), f"{self._study}/best"
         if uri is not None and uri.startswith(f"{self._uri}/") and uri != f"{self._uri}/{best}":
@@ -175,7 +170,9 @@ class Checkpoints:
             check_path(base)
         manifest = self._read_manifest(base, digest=digest)
         if manifest is None:
-            raise CorruptCheckpointError(f"trial {trial} has no whole checkpoint at step {step}")
+            raise CorruptCheckpointError(
+                f"trial {trial} has no complete checkpoint at step {step} in the store"
+            )
         if not self._is_same(best, manifest):
             stale = set(self._keys(best)) - {f"{best}/{file.path}" for file in manifest.files}
             self._delete(f"{best}/{MANIFEST}")
@@ -191,7 +188,7 @@ class Checkpoints:
         return f"{self._uri}/{best}"
 
     def best(self) -> Manifest | None:
-        """The manifest of the best checkpoint, or None before one is published."""
+        """Reads the manifest of the best checkpoint; None before one is published."""
         return self._read_manifest(f"{self._study}/best")
 
     def write_result(self, text: str) -> None:
@@ -199,10 +196,10 @@ class Checkpoints:
         obstore.put(self._store, f"{self._study}/result.json", text.encode())
 
     def collect(self, keep: Collection[CheckpointRef | tuple[int, int]]) -> list[CheckpointRef]:
-        """Deletes every checkpoint, whole or half, but those to keep; manifests go first.
+        """Deletes all checkpoints except those to keep, complete or not; manifests go first.
 
         Returns:
-            The checkpoints deleted, sorted.
+            The deleted checkpoints, sorted.
         """
         doomed: dict[CheckpointRef, list[str]] = {}
         for ref, path in self._objects(f"{self._study}/trials"):
@@ -247,7 +244,7 @@ class Checkpoints:
                 self._store, f"{base}/{file.path}", folder / file.path, at_most=file.bytes
             )
         except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-            raise CorruptCheckpointError(f"{file.path} cannot be had ({error})") from error
+            raise CorruptCheckpointError(f"{file.path} cannot be downloaded ({error})") from error
         except TooLargeError as error:
             raise CorruptCheckpointError(str(error)) from error
         if found != (file.bytes, file.sha256):
@@ -262,7 +259,7 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         except PermissionDeniedError:
-            # So AWS calls a missing object to whoever may list only a part of the bucket.
+            # AWS answers so for a missing object if the key may list only a part of the bucket.
             if f"{base}/{MANIFEST}" in self._keys(base):
                 raise
             return None
@@ -303,13 +300,6 @@ class Checkpoints:
         for page in obstore.list(self._store, prefix):
             for item in page:
                 yield item["path"]
-
-    def _exists(self, key: str) -> bool:
-        try:
-            obstore.head(self._store, key)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _delete(self, key: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Code archives: looked through, bounded and verified before anything of them is used."""
+"""Unpacks code archives safely, and fetches them from the store by the hash of their content."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from hpo_ops.checkpoints.manifest import check_path
 from hpo_ops.checkpoints.object_stores import Store
 
 MAX_PACKED = 64 << 20
-"""Bytes of an archive as it is sent."""
+"""Most bytes of an uploaded archive."""
 MAX_UNPACKED = 256 << 20
-"""Bytes of an archive without its compression, headers included, and of what is written."""
+"""Most bytes of an uploaded archive after decompression, and of its unpacked files."""
 MAX_FILES = 10_000
-"""Entries of an archive, and folders that its files are in."""
+"""Most entries of an uploaded archive, and most folders of its files."""
 MAX_STORED_FILES = 200_000
-"""The same of a code folder that the platform packed."""
+"""Most entries of an archive that the platform has packed itself."""
 MAX_PATH = 1024
-"""Characters of a path in an archive."""
+"""Most characters of a path in an archive."""
 MAX_FOLDERS = 64
-"""Folders inside of each other."""
+"""Most nested folders of a path in an archive."""
 MAX_HEADER = 64 << 10
-"""Bytes of an entry's extended header, which is held in memory."""
+"""Most bytes of an entry's extended header, which is held in memory."""
 CHUNK_BYTES = 1 << 20
 _ADDRESS = re.compile(r"(?P<store>(s3|file)://.+?)/(?P<name>code/(?P<hash>[0-9a-f]{32})\.tar\.gz)")
 _NAME = re.compile(r"code/(?P<hash>[0-9a-f]{32})\.tar\.gz")
@@ -55,23 +55,26 @@ _EXTENDED = (
 
 
 def unpack_archive(packed: BinaryIO, target: Path) -> None:
-    """Unpacks a tar.gz of anyone's in an empty folder.
+    """Unpacks an untrusted tar.gz into an empty folder.
 
     Raises:
-        BadCodeError: It is no such archive, is too large, or has anything in it but files and
-            folders with names that stay inside; names what was found.
+        BadCodeError: It is not a tar.gz, is too large, or contains an entry that is not a regular
+            file or folder inside the target; the message names the entry.
     """
     _Unpacking(target, max_bytes=MAX_UNPACKED, max_files=MAX_FILES).run(packed)
 
 
 class _Header(tarfile.TarInfo):
-    """A header of an archive, refused as it is read where it asks for memory or for holes."""
+    """A tar header that is rejected while it is read if it is too large or of a sparse file."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         item = super().frombuf(buf, encoding, errors)
         if item.type in _EXTENDED and item.size > MAX_HEADER:
-            raise BadCodeError(f"the archive has a header of {item.size} bytes in it")
+            raise BadCodeError(
+                f"the archive has an entry with a header of {item.size} bytes, but at most "
+                f"{MAX_HEADER} are allowed"
+            )
         if item.type == tarfile.GNUTYPE_SPARSE:
             raise BadCodeError(_sparse(item.name))
         return item
@@ -79,12 +82,13 @@ class _Header(tarfile.TarInfo):
 
 @dataclass
 class _Unpacking:
-    """One archive on its way into a folder: counts what is read and what is written.
+    """The unpacking of one archive, which counts the bytes and files that it reads and writes.
 
     Attributes:
-        target: The folder.
-        max_bytes: Bytes of the archive without its compression, and bytes written.
-        max_files: Entries, and folders that are made for them.
+        target: The folder to unpack into.
+        max_bytes: Most bytes after decompression, and most bytes written.
+        max_files: Most entries, and most folders.
+        written: The bytes written so far.
     """
 
     target: Path
@@ -108,10 +112,10 @@ class _Unpacking:
             except BadCodeError:
                 raise
             except (tarfile.TarError, EOFError, RecursionError, ValueError) as error:
-                raise BadCodeError(f"the archive is no tar file: {error}") from error
+                raise BadCodeError(f"the archive is not a tar file: {error}") from error
 
     def _decompress(self, packed: BinaryIO, plain: BinaryIO) -> None:
-        """Without its compression an archive cannot be larger than it says."""
+        """Decompresses to a temporary file first: an uncompressed tar cannot be a zip bomb."""
         size = 0
         try:
             with gzip.open(packed) as stream:
@@ -121,7 +125,7 @@ class _Unpacking:
                         raise self._too_large()
                     plain.write(chunk)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise BadCodeError(f"the archive is no tar.gz file: {error}") from error
+            raise BadCodeError(f"the archive is not a tar.gz file: {error}") from error
 
     def _unpack(self, archive: tarfile.TarFile, item: tarfile.TarInfo) -> None:
         name = re.sub(r"^(\./)+", "", item.name).rstrip("/")
@@ -132,7 +136,7 @@ class _Unpacking:
             return
         content = archive.extractfile(item)
         if content is None:
-            raise BadCodeError(f"{item.name!r} in the archive is no regular file")
+            raise BadCodeError(f"{item.name!r} in the archive is not a regular file")
         path = self.target / name
         try:
             self._make_folder(path.parent)
@@ -142,7 +146,7 @@ class _Unpacking:
                     if self.written > self.max_bytes:
                         raise self._too_large()
                     stream.write(chunk)
-        except OSError as error:  # a file in the place of a folder, a name twice, a name too long
+        except OSError as error:  # a file where a folder must be, a duplicate, a name too long
             raise BadCodeError(f"{item.name!r} in the archive: {error.strerror}") from error
         path.chmod(0o755 if item.mode & 0o100 else 0o644)
 
@@ -163,10 +167,10 @@ class _Unpacking:
 
 
 def _check_entry(item: tarfile.TarInfo, name: str) -> None:
-    """Refuses an entry that is neither a plain file nor a folder, or has a name that will not do.
+    """Checks that an entry is a regular file or a folder with a safe path.
 
     Raises:
-        BadCodeError: Says why.
+        BadCodeError: The entry must not be unpacked; the message says why.
     """
     if len(name) > MAX_PATH or name.count("/") > MAX_FOLDERS:
         raise BadCodeError(
@@ -181,7 +185,7 @@ def _check_entry(item: tarfile.TarInfo, name: str) -> None:
     if item.issparse() or any(key.startswith("GNU.sparse") for key in item.pax_headers):
         raise BadCodeError(_sparse(item.name))
     if not item.isreg() and not item.isdir():
-        kind = "a link" if item.issym() or item.islnk() else "no regular file"
+        kind = "a link" if item.issym() or item.islnk() else "not a regular file"
         raise BadCodeError(f"{item.name!r} in the archive is {kind}, but must be a file")
 
 
@@ -190,15 +194,15 @@ def _sparse(name: str) -> str:
 
 
 def fetch_code(store: Store, name: str, target: Path) -> None:
-    """Downloads packed code into a new or empty folder, once it is what its name says.
+    """Downloads and verifies an archive, and unpacks it into a new or empty folder.
 
     Raises:
-        BadCodeError: The archive is not what its name says, or has something else in it than
-            files of the folder. Nothing of it is in the target folder then.
+        BadCodeError: The content does not have the hash in the archive's name, or is not allowed.
+            The target folder is not changed then.
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        raise BadCodeError(f"{name!r} is no name of packed code, such as code/<hash>.tar.gz")
+        raise BadCodeError(f"the code archive is {name!r}, but must be code/<hash>.tar.gz")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as aside:
         packed, unpacked = Path(aside) / "packed.tar.gz", Path(aside) / "code"
@@ -216,25 +220,27 @@ def fetch_code(store: Store, name: str, target: Path) -> None:
 
 
 def _verify(folder: Path, name: str, digest: str) -> None:
-    """Refuses unpacked code that is not what its archive's name says.
+    """Checks that unpacked code has the hash in its archive's name.
 
     Raises:
-        BadCodeError: A file is another one, or is not counted by the hash.
+        BadCodeError: The hash differs, or there is a file that the hash does not cover.
     """
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     if extra := next((path for path in paths if is_left_out(path)), None):
-        raise BadCodeError(f"{name} in the store has {extra!r} in it, which is no part of code")
+        raise BadCodeError(
+            f"{name} in the store contains {extra!r}, which the hash of code does not cover"
+        )
     if (found := hash_code(folder)) != digest:
         raise BadCodeError(
-            f"{name} in the store is not what its name says: its content has the hash {found}; "
-            "delete it there, and the next study uploads it again"
+            f"{name} in the store has been changed: its content has the hash {found}. Delete it "
+            "from the store; the next study uploads it again"
         )
 
 
 def find_module(folder: Path, module: str) -> Path | None:
-    """The folder from which a module of unpacked code can be imported.
+    """Finds the folder from which a module of unpacked code can be imported, else None.
 
-    That is the folder itself, or the only one in it, as in an archive that setuptools made.
+    That is the folder itself, or its only subfolder, as in a source archive of setuptools.
     """
     inner = [path for path in folder.iterdir() if path.is_dir()]
     path = Path(*module.split("."))
@@ -245,10 +251,15 @@ def find_module(folder: Path, module: str) -> Path | None:
 
 
 def keep_code(store: Store, folder: Path, here: Path) -> str:
-    """Brings a folder of code to the store, and to a folder of this machine's.
+    """Uploads a folder of code to the store and copies it to a local cache.
+
+    Args:
+        store: The object store.
+        folder: The folder of code.
+        here: The cache: a folder of this machine with one subfolder for each code hash.
 
     Returns:
-        Its name in the store; `local_code` finds it.
+        The archive's name in the store; `local_code` finds the local copy by it.
     """
     name = upload_code(store, folder)
     _place(here / hash_code(folder), lambda target: copy_code(folder, target))
@@ -256,20 +267,20 @@ def keep_code(store: Store, folder: Path, here: Path) -> str:
 
 
 def archive_name(digest: str) -> str:
-    """The name in the store of code with a hash."""
+    """Returns the name in the store of the archive with a code hash."""
     return f"code/{digest}.tar.gz"
 
 
 def is_packed(code: str) -> bool:
-    """Whether a study's code is an archive in a store instead of a folder."""
+    """Tells whether a study's ``code`` is the URL of an archive in a store, and not a folder."""
     return "://" in code
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """The store and the name in it of an archive, such as ``s3://models/code/<hash>.tar.gz``.
+    """Splits an archive's URL, as ``s3://models/code/<hash>.tar.gz``, into store and name.
 
     Raises:
-        BadCodeError: It is no address of packed code.
+        BadCodeError: It is not the URL of a code archive.
     """
     found = _ADDRESS.fullmatch(address)
     if found is None:
@@ -280,24 +291,24 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def local_code(store: Store, name: str, here: Path) -> Path:
-    """The folder of this machine's with the code of an archive; it is fetched where it is not.
+    """Returns the local folder with the code of an archive, and downloads it if it is missing.
 
     Raises:
-        BadCodeError: The archive is not what its name says.
+        BadCodeError: The archive's content does not have the hash in its name.
     """
     digest = name.removeprefix("code/").removesuffix(".tar.gz")
     return _place(here / digest, partial(fetch_code, store, name))
 
 
 def _place(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Fills a folder aside and renames it: it is there as a whole, or it is not."""
+    """Fills a temporary folder and renames it to the target: readers see all or nothing."""
     if target.is_dir():
         return target
     aside = target.with_name(f"{target.name}.{uuid4().hex[:8]}")
     aside.mkdir(parents=True)
     try:
         fill(aside)
-        with contextlib.suppress(OSError):  # another was faster
+        with contextlib.suppress(OSError):  # another process has made the target meanwhile
             aside.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

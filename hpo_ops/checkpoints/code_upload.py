@@ -1,4 +1,4 @@
-"""Training code on its way to the store: packed, named by what is in it, uploaded once."""
+"""Packs a folder of training code and uploads it once, under the hash of its content."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hpo_ops.checkpoints.object_stores import Store
 from hpo_ops.protocol import Folder, UnsafeFileError
 
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-"""Folders that are no part of the code."""
+"""Folders that do not belong to the code: neither packed nor hashed."""
 MAX_BYTES = 512 << 20
 CHUNK_BYTES = 1 << 20
 HASH_LENGTH = 32
 
 
 class BadCodeError(ValueError):
-    """A folder of code cannot be packed."""
+    """A folder or an archive of code cannot be used; the message says why."""
 
 
 def hash_code(folder: Path) -> str:
-    """The name of a folder's content: another one as soon as one file is another.
+    """Hashes a folder of code: paths, contents, and whether files are executable.
 
     Raises:
         BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
@@ -47,13 +47,13 @@ def hash_code(folder: Path) -> str:
 
 
 def find_packages(folder: Path) -> list[str]:
-    """What pip is to install for a folder of code, as its arguments; empty where it asks for none.
+    """Returns pip's arguments to install what a folder of code needs; empty if it needs nothing.
 
-    The folder itself is installed where it says how: by a ``[build-system]`` or a ``setup.py``.
-    A ``[project]`` without one only lists what it needs.
+    A folder with a ``[build-system]`` or a ``setup.py`` is itself installed. Of a ``[project]``
+    without a build system only the dependencies are installed.
 
     Raises:
-        BadCodeError: Its pyproject.toml cannot be read.
+        BadCodeError: The folder's pyproject.toml is invalid.
     """
     listed = ["-r", "requirements.txt"] if (folder / "requirements.txt").is_file() else []
     project = _read_project(folder / "pyproject.toml")
@@ -75,7 +75,7 @@ def _read_project(file: Path) -> dict[str, Any]:
 
 
 def copy_code(folder: Path, target: Path) -> None:
-    """Copies what `pack_code` would pack.
+    """Copies the files that `pack_code` would pack to another folder.
 
     Raises:
         BadCodeError: The folder has a link that leaves it.
@@ -90,7 +90,7 @@ def copy_code(folder: Path, target: Path) -> None:
 
 
 def upload_code(store: Store, folder: Path) -> str:
-    """Brings a folder of code to the store, unless it is there; returns its name in it.
+    """Uploads a folder of code unless the store has it already; returns the archive's name.
 
     Raises:
         BadCodeError: The folder is empty, or too large to be code.
@@ -104,7 +104,7 @@ def upload_code(store: Store, folder: Path) -> str:
 
 
 def pack_code(folder: Path) -> bytes:
-    """A folder as an archive, byte for byte the same for the same content.
+    """Packs a folder of code as a tar.gz that is byte for byte the same for the same content.
 
     Raises:
         BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
@@ -124,7 +124,7 @@ def pack_code(folder: Path) -> bytes:
 
 
 def is_left_out(name: str) -> bool:
-    """Whether a path is no part of the code: neither packed nor counted by the hash."""
+    """Tells whether a path is excluded from the code: neither packed nor hashed."""
     *folders, file = name.split("/")
     return not LEFT_OUT.isdisjoint(folders) or file.endswith(".pyc")
 
@@ -136,7 +136,7 @@ class _CodeFile(NamedTuple):
 
 
 def _opened(folder: Path) -> Folder:
-    """A folder of code, which may be a link itself: who names it chose that."""
+    """Opens a folder of code; the folder itself may be a link, since the user has named it."""
     try:
         return Folder.open(folder.resolve())
     except (FileNotFoundError, UnsafeFileError) as error:
@@ -164,9 +164,9 @@ def _code(source: Folder) -> list[_CodeFile]:
 
 
 def _files(source: Folder) -> Iterator[_CodeFile]:
-    """The files that are code, links to other files of the folder included."""
+    """Yields the files of the code, sorted; links to files inside the folder count as files."""
     for name in sorted(source.files(skip=LEFT_OUT)):
-        # Dead links, links to folders, pipes and sockets are left out as well.
+        # Broken links, links to folders, pipes and sockets are skipped as well.
         if is_left_out(name) or not (source.path / name).is_file():
             continue
         with _open(source, name) as stream:

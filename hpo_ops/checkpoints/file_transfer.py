@@ -1,4 +1,4 @@
-"""Files to and from a store, hashed on the way."""
+"""Uploads and downloads single files, and hashes them at the same time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hpo_ops.checkpoints.manifest import ManifestFile
 from hpo_ops.checkpoints.object_stores import Store
 from hpo_ops.protocol import Folder
 
-WHOLE_BYTES = 8 << 20
+SINGLE_REQUEST_BYTES = 8 << 20
 """Files up to this size are sent in one request."""
 COPY_LIMIT_BYTES = 5 << 30
-"""The largest object that S3 copies by itself."""
+"""The largest object that S3 can copy on the server."""
 CHUNK_BYTES = 8 << 20
 THREADS = 4
 
@@ -28,22 +28,22 @@ Done = TypeVar("Done")
 
 
 class TooLargeError(ValueError):
-    """An object in the store has more bytes than it may have."""
+    """An object in the store has more bytes than allowed."""
 
 
 def send(store: Store, folder: Folder, key: str, path: str) -> ManifestFile:
-    """Uploads one file of a folder and returns its line of the manifest.
+    """Uploads one file of a folder and returns its manifest entry.
 
-    What is hashed and sent is read from one open file, and no further than it reached when it was
-    opened.
+    The file is opened once, and read up to the size that it had then, so that the hash is that of
+    the uploaded bytes even if the training writes to the file meanwhile.
 
     Raises:
-        UnsafeFileError: The path has become a link, or no regular file.
+        UnsafeFileError: The path is a link, or not a regular file.
     """
     digest, size = hashlib.sha256(), 0
     with folder.file(path) as stream:
         left = os.fstat(stream.fileno()).st_size
-        is_small = left <= WHOLE_BYTES
+        is_small = left <= SINGLE_REQUEST_BYTES
 
         def chunks() -> Iterator[bytes]:
             nonlocal size, left
@@ -64,7 +64,7 @@ def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int,
     """Downloads one file and returns its size and hash.
 
     Raises:
-        TooLargeError: The object has more bytes than allowed; nothing of it is written.
+        TooLargeError: The object has more bytes than allowed; nothing is written.
     """
     digest, size = hashlib.sha256(), 0
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int,
 
 
 def copy(store: Store, source: str, target: str, size: int) -> None:
-    """Copies an object inside of a store, on the server where it can."""
+    """Copies an object inside a store, on the server if it is not too large for that."""
     if size <= COPY_LIMIT_BYTES:
         obstore.copy(store, source, target)
     else:
@@ -89,9 +89,10 @@ def copy(store: Store, source: str, target: str, size: int) -> None:
 
 
 def in_parallel(work: Callable[[Item], Done], items: Iterable[Item]) -> list[Done]:
-    """Does the work on all items in a few threads; the first error ends it.
+    """Calls a function for all items in a few threads, and returns the results in order.
 
-    The threads are daemons: a store that hangs never keeps the process from ending.
+    The first error is raised, and no further items are started. The threads are daemons, so that a
+    store that hangs does not keep the process from exiting.
     """
     waiting: SimpleQueue[tuple[int, Item]] = SimpleQueue()
     count = 0

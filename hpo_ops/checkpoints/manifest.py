@@ -1,4 +1,4 @@
-"""The manifest: what a checkpoint holds, uploaded last."""
+"""The manifest of a checkpoint: its files with sizes and hashes, uploaded last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Manifest:
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files."""
+        """Size of all files together."""
         return sum(file.bytes for file in self.files)
 
     def to_json(self) -> bytes:
@@ -38,10 +38,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Reads a manifest.
+        """Parses and checks a manifest.
 
         Raises:
-            ValueError: It is not one, or names a path that leaves the folder.
+            ValueError: It is not a manifest, or has a path that leaves the folder.
         """
         try:
             data = json.loads(text, parse_constant=_refuse_constant)
@@ -62,22 +62,25 @@ class Manifest:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of a manifest")
+    raise ValueError(f"{name} is not allowed as a number")
 
 
 def digest_of(manifest: bytes) -> str:
-    """The digest of a manifest as it is in the store: it stands for all files of a checkpoint."""
+    """Hashes a manifest's bytes as they are in the store.
+
+    The manifest has the hashes of all files, so its digest identifies the complete checkpoint.
+    """
     return hashlib.sha256(manifest).hexdigest()
 
 
 def check_path(path: str) -> None:
-    """Refuses a path that is not plainly inside of the folder it is relative to.
+    """Checks that a relative path stays inside its folder.
 
     Raises:
         ValueError: The path is absolute, empty, or has ``.`` or ``..`` in it.
     """
     parts = path.split("/")
     if not path or PurePosixPath(path).is_absolute() or not {"", ".", ".."}.isdisjoint(parts):
-        raise ValueError(f"path is {path!r}, but must stay inside of its folder")
+        raise ValueError(f"path is {path!r}, but must stay inside its folder")
     if any(character in path for character in "\\\0"):
         raise ValueError(f"path is {path!r}, but must not have backslashes or NUL in it")

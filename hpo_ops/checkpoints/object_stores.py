@@ -1,4 +1,4 @@
-"""Object stores by address: ``s3://``, ``file://``, ``memory:///``."""
+"""Opens object stores by URL: ``s3://``, ``file://``, ``memory:///``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Store: TypeAlias = S3Store | LocalStore | MemoryStore
 
 STORE_ERRORS = (BaseError, OSError)
-"""What a store raises when it is away, refuses, or does not have an object."""
+"""Errors of a store: it does not answer, denies access, or has no such object."""
 
 CLIENT: ClientConfig = {
     "connect_timeout": timedelta(seconds=5),
@@ -32,11 +32,15 @@ RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """How to reach an S3 store; the secret parts are not shown.
+    """Endpoint and keys of an S3 store; secrets are not part of the ``repr``.
 
     Attributes:
-        endpoint: Address of the S3 service, or None for AWS.
-        allow_http: Whether an endpoint that is not on this machine may speak plain HTTP.
+        access_key_id: The access key; None to use the machine's own role.
+        secret_access_key: The secret key.
+        session_token: The token of temporary keys.
+        endpoint: URL of the S3 service; None for AWS.
+        region: The region of the bucket.
+        allow_http: Whether an endpoint on another machine may be reached by plain HTTP.
     """
 
     access_key_id: str | None = field(default=None, repr=False)
@@ -67,15 +71,15 @@ def open_store(
     *,
     provider: S3CredentialProvider | None = None,
 ) -> Store:
-    """Opens the store that an address names; a path in the address is where it begins.
+    """Opens the store of a URL; all keys are relative to the path in the URL.
 
     Args:
-        uri: ``s3://bucket/path``, ``file:///path`` or ``memory:///`` (a new, empty one).
-        credentials: For S3; read from the environment when None.
-        provider: Called for keys that expire, instead of those of the credentials.
+        uri: ``s3://bucket/path``, ``file:///path`` or ``memory:///`` (a new, empty store).
+        credentials: Credentials for S3; None reads them from the environment.
+        provider: Returns temporary keys, which are used instead of those in the credentials.
 
     Raises:
-        ValueError: The address or the endpoint cannot be used.
+        ValueError: The URL or the endpoint is invalid or not allowed.
     """
     parts = urlsplit(uri)
     if parts.scheme == "s3" and parts.netloc:
@@ -101,7 +105,7 @@ def _open_s3(
     client = CLIENT.copy()
     if credentials.endpoint is not None:
         config["endpoint"] = credentials.endpoint
-        client["allow_http"] = _may_speak_http(credentials.endpoint, credentials.allow_http)
+        client["allow_http"] = _allows_http(credentials.endpoint, credentials.allow_http)
     return S3Store(
         bucket,
         prefix=prefix or None,
@@ -112,7 +116,7 @@ def _open_s3(
     )
 
 
-def _may_speak_http(endpoint: str, is_allowed: bool) -> bool:
+def _allows_http(endpoint: str, is_allowed: bool) -> bool:
     parts = urlsplit(endpoint)
     if parts.scheme == "https":
         return False
@@ -121,7 +125,7 @@ def _may_speak_http(endpoint: str, is_allowed: bool) -> bool:
     if not is_allowed and not _is_loopback(parts.hostname):
         raise ValueError(
             f"endpoint is {endpoint!r}, but must be https://… "
-            "(set AWS_ALLOW_HTTP=true to send checkpoints in the clear)"
+            "(set AWS_ALLOW_HTTP=true to send checkpoints unencrypted)"
         )
     return True
 

@@ -1,4 +1,4 @@
-"""What the containers of trials printed, in the store: readable after the pods are gone."""
+"""Logs of pods' containers in the object store, where they outlive the pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpo_ops.checkpoints.object_stores import Store
 
 
 class LogRef(NamedTuple):
-    """The log of one container of one segment."""
+    """Identifies the log of one container of one segment."""
 
     trial: int
     segment: str
@@ -19,10 +19,10 @@ class LogRef(NamedTuple):
 
 
 class Logs:
-    """The logs of one study: written part by part, read as one.
+    """The logs of one study's pods; each log is stored in numbered parts.
 
     Args:
-        store: Where they are.
+        store: The object store.
         study: The study's key: a path in the store.
     """
 
@@ -31,20 +31,20 @@ class Logs:
         self._base = f"{study}/logs"
 
     def write(self, ref: LogRef, part: int, text: bytes) -> None:
-        """Writes a part; the same one again replaces it."""
+        """Writes one part of a log; writing the same part again replaces it."""
         obstore.put(self._store, f"{self._path(ref)}/{part:06}.log", text)
 
     def read(self, ref: LogRef, *, start: int = 0) -> Iterator[bytes]:
-        """The parts of a log, in order, from one of them on."""
+        """Yields the parts of a log in order, without the first `start` ones."""
         for key in sorted(item["path"] for item in self._items(self._path(ref)))[start:]:
             yield bytes(obstore.get(self._store, key).bytes())
 
     def all(self, trial: int | None = None) -> list[LogRef]:
-        """The logs that are there, of all trials or of one."""
+        """Lists the logs in the store, of all trials or of one."""
         return sorted(self.parts(trial))
 
     def parts(self, trial: int | None = None) -> dict[LogRef, int]:
-        """How many parts each log has, in the order in which they were begun."""
+        """Returns the number of parts of each log; the log that was begun first comes first."""
         start = self._base if trial is None else f"{self._base}/{trial}"
         counts: dict[LogRef, int] = {}
         for item in sorted(self._items(start), key=lambda item: item["last_modified"]):

@@ -1,4 +1,4 @@
-"""Session policies: what a pod's temporary credentials may do in an S3 store."""
+"""Writes S3 session policies, which limit a pod's temporary credentials to one trial."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 from hpo_ops.checkpoints.manifest import check_path
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.=+@,:/-]+")
-"""Paths without the wildcards and variables of policies."""
+"""Paths without wildcards and variables, which a policy would interpret."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAccess:
-    """The part of a store that a session may use; paths begin where the store begins.
+    """The part of a store that a session may use; paths are relative to the store's URL.
 
     Attributes:
-        store: The store's address, such as ``s3://bucket/prefix``.
+        store: The store's URL, such as ``s3://bucket/prefix``.
         writable: Folders whose objects may be written and deleted as well.
         readable: Folders whose objects may be listed and read.
         objects: Single objects that may be read.
@@ -35,11 +35,11 @@ def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
     """Returns the policy, as JSON, that allows this access and nothing else.
 
     Args:
-        access: What is allowed.
+        access: The allowed part of the store.
         partition: AWS's partition, the second part of its resource names: ``aws``, ``aws-cn``.
 
     Raises:
-        ValueError: The store is not S3, or a path cannot be written in a policy.
+        ValueError: The store is not S3, or a path has characters that a policy interprets.
     """
     parts = urlsplit(access.store)
     if parts.scheme != "s3" or not parts.netloc:
@@ -69,7 +69,7 @@ def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:
-    """Leaves out folders inside of others, since AWS takes 2,048 characters of policy."""
+    """Drops folders inside other folders: AWS limits a policy to 2,048 characters."""
     return [
         folder
         for folder in dict.fromkeys(folders)
@@ -88,5 +88,5 @@ def _allow(*actions: str, resource: Sequence[str]) -> dict[str, object]:
 def _checked(path: str) -> str:
     check_path(path)
     if not _PLAIN.fullmatch(path):
-        raise ValueError(f"path {path!r} has characters that a policy would not take literally")
+        raise ValueError(f"path {path!r} has characters that a policy would interpret")
     return path

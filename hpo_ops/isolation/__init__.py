@@ -1,5 +1,5 @@
-"""Users' code: which of it the platform trusts, and how it runs all other code. Standard library.
+"""Isolation of users' code from the platform. Imports the standard library only.
 
 `allowlist` says which classes and functions may run inside the platform's own processes: the
-operator decides, never a study. `sandbox` starts a process for everything else.
+operator decides, never a study. `sandbox` starts a confined process for all other code.
 """

@@ -1,7 +1,7 @@
 """The operator's allowlist: classes and functions that may run in the platform's own processes.
 
 A study names a policy as ``module:Class``. The platform imports that module only if an operator
-has allowed it: by installing a package that announces the class as an entry point, or by the
+has allowed it: by installing a package that registers the class as an entry point, or by the
 variable ``HPO_ALLOWED_CLASSES``. By default the list is empty.
 """
 
@@ -41,10 +41,10 @@ def all_installed_classes_allowed() -> Iterator[None]:
 
 
 def registered(group: str) -> Mapping[str, str]:
-    """The classes that installed packages announce under a group of entry points, by name.
+    """Returns the classes that installed packages register in an entry-point group, by name.
 
     Args:
-        group: Such as ``hpo_ops.schedulers``; empty for none.
+        group: The group, such as ``hpo_ops.schedulers``; empty for no classes.
     """
     return _registered(group) if group else {}
 
@@ -55,11 +55,11 @@ def _registered(group: str) -> dict[str, str]:
 
 
 def is_allowed(target: str, *, group: str = "") -> bool:
-    """Whether ``module:Class`` may be imported in this process.
+    """Tells whether ``module:Class`` may be imported in this process.
 
     Args:
         target: The class or function.
-        group: The entry points that allow it besides the setting.
+        group: An entry-point group whose classes are allowed too, besides the setting.
     """
     if _accepts_all.get():
         return True
@@ -68,11 +68,11 @@ def is_allowed(target: str, *, group: str = "") -> bool:
 
 
 def load_allowed(target: str, *, group: str = "") -> object:
-    """What ``module:Class`` names, imported only if the operator has allowed it.
+    """Imports and returns the object of a ``module:Class`` that the operator has allowed.
 
     Raises:
-        NotAllowedError: The operator has not allowed it. Nothing was imported.
-        ValueError: It is allowed, but cannot be imported; says why.
+        NotAllowedError: The operator has not allowed the class. Nothing was imported.
+        ValueError: The class is allowed, but cannot be imported; the message says why.
     """
     if not is_allowed(target, group=group):
         raise NotAllowedError(f"the operator of this platform has not allowed it ({VARIABLE})")

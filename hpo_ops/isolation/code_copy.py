@@ -1,4 +1,4 @@
-"""A copy of a folder of code that another user of the machine can read."""
+"""Copies a folder of code, so that another user of the machine can read it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import stat
 from pathlib import Path
 
 LEFT_OUT = frozenset({".git", ".hpo", ".venv", "venv", "__pycache__", "node_modules"})
-"""Folders that are no part of the code."""
+"""Folders that are not copied."""
 MAX_BYTES = 1 << 30
 MAX_FILES = 20_000
 
 
 def copy_code(source: Path, target: Path) -> None:
-    """Copies the files of a folder that everyone may read.
+    """Copies the files of a folder that are readable by everyone.
 
-    Links are copied as links: where they lead is up to the rights of whoever reads them. Files and
-    folders that only their owner may read are left out; for a Python file that is an error. The
-    rights on the folder itself do not count, since it was named as the code.
+    Links are copied as links, so that the reader's own permissions decide what they can reach.
+    Files and folders that others may not read are skipped, except Python files, which are an
+    error. The permissions of the folder itself do not matter, since the study names it as code.
 
     Raises:
-        OSError: The folder cannot be read, or has too much in it; or a Python file of it can be
-            read by its owner only.
+        OSError: The folder cannot be read or is too large, or a Python file is not readable by
+            others.
     """
     left = [MAX_FILES, MAX_BYTES]
     descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
@@ -51,13 +51,13 @@ def _copy_folder(descriptor: int, target: Path, shown: Path, left: list[int]) ->
             left[1] -= _copy_file(descriptor, name, target / name)
         elif stat.S_ISREG(mode) and name.endswith(".py"):
             raise PermissionError(
-                f"{shown / name} can be read by its owner only; it is to run as another user "
-                "(chmod o+r)"
+                f"{shown / name} is readable by its owner only, but has to run as another user: "
+                "make it readable (chmod o+r)"
             )
 
 
 def _copy_file(folder: int, name: str, target: Path) -> int:
-    """Copies a regular file; one that was swapped for a link meanwhile is not followed."""
+    """Copies a regular file and returns its size; a path that became a link is refused."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as source:
         status = os.fstat(source.fileno())

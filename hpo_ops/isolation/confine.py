@@ -1,18 +1,19 @@
-"""Guards one process that runs users' code, and takes every right away from it that it can.
+"""The guard of a sandbox: a script that starts one process with users' code and confines it.
 
-Run as a script with one argument, a JSON object; standard library only. The guard stays between
-the platform and the users' code:
+It is run with one argument, a JSON object, and imports the standard library only. The guard stays
+between the platform and the users' code:
 
     platform ── guard (this script) ── users' code, confined
 
-It is the subreaper of all that the users' code starts, so nothing can leave it by becoming a
-daemon. When the users' code ends, or the platform closes its end of the lifeline (also by being
-killed), the guard kills every process below itself and ends.
+It is the subreaper of all processes that the users' code starts, so that none can escape by
+becoming a daemon. When the users' code ends, or the platform closes its end of the lifeline (a
+pipe, which is also closed when the platform is killed), the guard kills all processes below it and
+exits.
 
-The users' code gets: another user and group where the platform is root, no capabilities, limits
-on memory, processes and files, a session of its own, no descriptors but its three pipes, and a
-Landlock ruleset where the kernel has Landlock (Linux 5.13): it then reads only what is listed,
-writes only in its own folder, and can neither look into nor signal processes outside.
+The users' code gets: another user and group if the platform is root, no capabilities, limits on
+memory, processes and files, its own session, no descriptors but its three pipes, and a Landlock
+ruleset if the kernel has Landlock (Linux 5.13): it can then read only listed paths, write only in
+its own folder, and can neither inspect nor signal processes outside.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | 1 << 14 | 1 << 15
 _RIGHTS_BY_VERSION = (0, 13, 14, 15, 15, 16)
-"""How many kinds of access each version of Landlock knows, from version 0."""
+"""Number of access rights in each ABI version of Landlock, from version 0."""
 _SCOPES = 0b11
-"""Abstract Unix sockets and signals, from version 6 on."""
+"""Landlock's scopes, abstract Unix sockets and signals, from version 6."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# Extends the import path by folders that the interpreter does not find itself, as `site` would.
+# Adds site-packages folders that the relocated interpreter does not find itself, as `site` does.
 _WITH_SITES = (
     "import json, runpy, site, sys; argv = sys.argv; "
     "[site.addsitedir(folder) for folder in json.loads(argv[1])]; "
@@ -59,26 +60,26 @@ _WITH_SITES = (
 
 
 def main(text: str) -> None:
-    """Starts the users' code and guards it to its end; ends as it has ended."""
+    """Starts the users' code, waits for its end or the platform's, and exits as it did."""
     order: dict[str, Any] = json.loads(text)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guard = os.getpid()
     child = os.fork()
     if child == 0:
         _become_users_code(order, guard)
-    for descriptor in range(3):  # the pipes belong to the users' code alone
+    for descriptor in range(3):  # only the users' code may hold the pipes
         os.close(descriptor)
     events = select.poll()  # select() takes no descriptor above 1024
     events.register(os.pidfd_open(child), select.POLLIN)
     events.register(order["lifeline"], select.POLLIN)
     events.poll()
     status = _kill_and_reap(child)
-    shutil.rmtree(order["private"], ignore_errors=True)  # the platform may be gone
+    shutil.rmtree(order["private"], ignore_errors=True)  # the platform may have died
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def _kill_and_reap(child: int) -> int:
-    """Kills all processes below this one; returns the wait status of the users' code."""
+    """Kills all descendants of this process; returns the wait status of the users' code."""
     status = int(signal.SIGKILL)
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
@@ -88,14 +89,14 @@ def _kill_and_reap(child: int) -> int:
         try:
             pid, ended = os.waitpid(-1, 0)
         except ChildProcessError:
-            break  # nothing is left, and nothing can come back
+            break  # no child is left that could start another
         if pid == child:
             status = ended
     return status
 
 
 def _children() -> list[int]:
-    """The processes whose parent is this one; orphans of its children are among them."""
+    """Returns the pids of this process's children, which include adopted orphans."""
     found: list[int] = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -117,7 +118,7 @@ def _become_users_code(order: Mapping[str, Any], guard: int) -> NoReturn:
         }
         rules = _make_ruleset(order["readable"], order["writable"])
         _set_limits(order["limits"])
-        for capability in range(64):  # root keeps none of them over the next execve
+        for capability in range(64):  # so that root has none of them after the next execve
             _libc.prctl(_PR_CAPBSET_DROP, capability)
         if order["uid"] is not None:
             os.setgroups([])
@@ -127,29 +128,29 @@ def _become_users_code(order: Mapping[str, Any], guard: int) -> NoReturn:
         if rules is not None:
             _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
             os.close(rules)
-        # After the change of user, which would clear it.
+        # Set after the change of user, which would clear it.
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
             os._exit(CANNOT_START)
         os.umask(0o077)
         os.chdir(order["folder"])
         _execute(order, handed)
-    except BaseException as error:  # noqa: BLE001  a forked process must not go on in its parent's
+    except BaseException as error:  # noqa: BLE001  a forked process must not run the parent's code
         os.write(2, f"the sandbox cannot start: {error}\n".encode())
         os._exit(CANNOT_START)
 
 
 def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
-    """Becomes the interpreter of the users' code.
+    """Replaces this process by the Python interpreter of the users' code.
 
-    An interpreter in a private folder, such as root's home, cannot be reached by another user. Its
-    folder is then named by a descriptor that was opened before.
+    Another user cannot reach an interpreter in a private folder, such as root's home. Its folders
+    are then named by descriptors that were opened before the change of user.
     """
     environment = dict(order["environment"])
     places = {}
     for folder, descriptor in handed.items():
         os.set_inheritable(descriptor, True)
-        # Not /proc/self: what the users' code starts has other descriptors.
+        # Not /proc/self: processes that the users' code starts do not have these descriptors.
         places[folder] = f"/proc/{os.getpid()}/fd/{descriptor}"
     if path := environment.get("PYTHONPATH"):
         environment["PYTHONPATH"] = ":".join(_placed(item, places) for item in path.split(":"))
@@ -167,12 +168,12 @@ def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
     environment["LD_LIBRARY_PATH"] = ":".join(library)
     sites = json.dumps([_placed(folder, places) for folder in order["sites"]])
     script = [_placed(script[0], places), *script[1:]]
-    words = [python, "-P", "-c", _WITH_SITES, sites, *script]
-    os.execve(python, words, environment)  # noqa: S606  users' code, in its sandbox
+    command = [python, "-P", "-c", _WITH_SITES, sites, *script]
+    os.execve(python, command, environment)  # noqa: S606  users' code, in its sandbox
 
 
 def _placed(path: str, places: Mapping[str, str]) -> str:
-    """A path by the descriptor of the folder that it lies in, where it cannot be reached."""
+    """Rewrites a path that is not readable to one through the descriptor of its folder."""
     if os.access(path, os.R_OK):
         return path
     for folder, place in places.items():
@@ -190,7 +191,7 @@ def _set_limits(limits: Mapping[str, int]) -> None:
 
 
 def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | None:
-    """A Landlock ruleset as a descriptor; None where the kernel has no Landlock."""
+    """Creates a Landlock ruleset and returns its descriptor; None if there is no Landlock."""
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION)
     if version < 1:
         return None
@@ -210,7 +211,7 @@ def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | Non
 
 
 def _allow(rules: int, path: str, access: int) -> None:
-    """Allows access below a path; one that does not exist needs no rule."""
+    """Adds a rule that allows access below a path; a path that does not exist is skipped."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Calls of users' functions: a stopping criterion, a finalizer."""
+"""Calls users' functions, such as ``stop.when`` and finalizers, in a sandbox."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 CHILD = Path(__file__).with_name("function_child.py")
 CALL_SECONDS = 300.0
-"""How long a function may take."""
+"""Time limit of one call."""
 
 
 class UserCodeError(ValueError):
-    """A function that the study names cannot be loaded, or failed."""
+    """A user's function cannot be loaded, raised, took too long, or ended its process."""
 
 
 def call_function(
@@ -31,21 +31,22 @@ def call_function(
 ) -> str | bool:
     """Calls a user's ``module:function`` with one argument.
 
-    It runs in a sandbox, where its module is looked for in the code folder first. A function that
-    the operator has allowed (``HPO_ALLOWED_CLASSES``) is an installed one, and runs here.
+    The function runs in a sandbox, which imports its module from the code folder first. An
+    installed function that the operator has allowed (``HPO_ALLOWED_CLASSES``) runs in the calling
+    process.
 
     Args:
-        key: The key of the study file that names it, for messages.
+        key: The key of the study file that names the function, for messages.
         target: The function.
-        argument: What it gets, as plain data.
+        argument: The function's argument, as JSON data.
         code: The study's code folder.
-        seconds: How long it may take.
+        seconds: The time limit.
 
     Returns:
-        The text that it returned, or else whether what it returned is true.
+        The function's result if it is a text, else its truth value.
 
     Raises:
-        UserCodeError: It cannot be loaded, raised, took too long, or ended its process.
+        UserCodeError: The function cannot be loaded, raised, took too long, or ended its process.
     """
     if is_allowed(target):
         return _call_here(key, target, argument)
@@ -84,4 +85,4 @@ def _checked(key: str, target: str, answer: object, sandbox: Sandbox) -> str | b
             raise UserCodeError(
                 "\n".join(filter(None, [f"{key} {target} {what}: {error}", trace]))
             )
-    raise UserCodeError(f"{key} {target} gave an answer that is of no use: {answer!r:.200}")
+    raise UserCodeError(f"{key} {target} returned an invalid answer: {answer!r:.200}")

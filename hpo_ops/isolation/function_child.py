@@ -1,8 +1,8 @@
-"""Calls one function of a user's, in a sandbox: a line of JSON in, a line of JSON out.
+"""The program that calls one user's function in a sandbox; request and answer are JSON lines.
 
 The request is ``{"target": "module:function", "folder": ..., "argument": ...}``; the answer is
-``{"value": ...}``, or ``{"error": ..., "trace": ..., "is_loaded": ...}`` where something was
-raised. What the function prints goes to the standard error. Standard library only.
+``{"value": ...}``, or ``{"error": ..., "trace": ..., "is_loaded": ...}`` if an exception was
+raised. What the function prints goes to standard error. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Loads the function, calls it, and says what it returned: a text, a flag or nothing."""
+    """Imports and calls the function; the answer has its text, its truth value, or the error."""
     is_loaded = False
     try:
         if request["folder"] is not None:
@@ -35,7 +35,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Keeps the answer apart from what is printed, and answers one request."""
+    """Answers one request; prints go to standard error, so that they do not mix with it."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())

@@ -1,7 +1,8 @@
-"""A process for users' code: no credentials, another user where possible, nothing outlives it.
+"""Starts a confined process for users' code: no credentials, another user if possible.
 
-The platform writes a line of JSON to the process and reads a line of JSON back; nothing that the
-process says is ever unpickled or imported. `confine` has what is taken away from it.
+The platform writes a line of JSON to the process and reads a line of JSON back; it never unpickles
+or imports anything from the process. No process that the users' code starts outlives the sandbox.
+`confine` lists the restrictions.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ KEPT_OUTPUT_BYTES = 64_000
 CLOSE_SECONDS = 10.0
 UID_VARIABLE = "HPO_SANDBOX_UID"
 DEFAULT_UID = 65430
-"""User and group of users' code where the platform is root: a number that owns nothing."""
+"""User and group id of users' code if the platform is root: an id that owns no files."""
 READ_VARIABLE = "HPO_SANDBOX_READ"
 WRITE_VARIABLE = "HPO_SANDBOX_WRITE"
 ENVIRONMENT_VARIABLE = "HPO_SANDBOX_ENV"
 PASSED_ON = frozenset(
     {
-        # By these a stack finds what it has started, and ends it.
+        # A stack finds the processes that it has to end by these two.
         "HPO_STACK_ID",
         "HPO_STACK_PART",
         "LANG",
@@ -51,7 +52,7 @@ PASSED_ON = frozenset(
         "no_proxy",
     }
 )
-"""Variables that users' code may have; what is not named here may be a secret."""
+"""Environment variables that are passed to users' code; any other may contain a secret."""
 _SYSTEM = (
     *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/proc", "/sys"),
     *("/etc/ca-certificates", "/etc/crypto-policies", "/etc/gai.conf", "/etc/group"),
@@ -59,25 +60,25 @@ _SYSTEM = (
     *("/etc/nsswitch.conf", "/etc/passwd", "/etc/pki", "/etc/protocols", "/etc/resolv.conf"),
     *("/etc/services", "/etc/ssl", "/etc/timezone", "/run/systemd/resolve"),
 )
-"""What any program reads; nothing that belongs to the platform."""
+"""Paths that any program may have to read; none belongs to the platform."""
 
 
 class SandboxError(ValueError):
-    """Users' code cannot be started as the settings want it."""
+    """A sandbox cannot be started with the operator's settings, or with this code folder."""
 
 
 class SandboxEndedError(RuntimeError):
-    """The process has ended without an answer."""
+    """The sandbox's process has ended, or answered something that is not JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What users' code may use.
+    """Resource limits of users' code.
 
     Attributes:
-        memory_bytes: Address space of each process.
-        processes: Processes and threads of the sandbox's user; only where that is another user.
-        file_bytes: Size of a file.
+        memory_bytes: Limit of the address space of each process.
+        processes: Limit of processes and threads; applies only if the sandbox has its own user.
+        file_bytes: Limit of the size of a file.
     """
 
     memory_bytes: int = 8 * 2**30
@@ -86,17 +87,17 @@ class Limits:
 
 
 class Sandbox:
-    """A running process with users' code.
+    """A running, confined process with users' code. Close it, or use it as a context manager.
 
     Args:
-        script: Our script that loads the users' code; standard library only.
-        arguments: Its arguments; nothing secret, since every user of the machine sees them.
-        code: The users' folder of code, readable in the process; its working directory.
-        limits: What it may use.
-        environment: The platform's variables, of which harmless ones are passed on.
+        script: The platform's script that loads the users' code; imports the standard library.
+        arguments: Arguments of the script; never secrets, since all users of the machine see them.
+        code: The users' code folder: readable in the process, and its working directory.
+        limits: Resource limits.
+        environment: The platform's environment, of which only `PASSED_ON` is passed on.
 
     Raises:
-        SandboxError: A setting is wrong, or the code cannot be given to the sandbox's user.
+        SandboxError: A setting is invalid, or the code cannot be copied for the sandbox's user.
     """
 
     def __init__(
@@ -123,32 +124,32 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """The guard's process id; when the guard is killed, the users' code is too."""
+        """The pid of the guard; if the guard is killed, the users' code is killed too."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process can be asked."""
+        """Whether the process is alive and can be asked."""
         if self._process.returncode is not None:
             return False
-        # Looks without reaping: until then nobody else can have the number of its group.
+        # Looks without reaping, so that the kernel cannot reuse its process group id yet.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     @property
     def output(self) -> str:
-        """The last of what the users' code has printed."""
+        """The end of what the users' code has printed."""
         return self.named(self._output.decode(errors="replace"))
 
     def named(self, text: str) -> str:
-        """A text in which paths of a copy of the code are those of the users' own folder."""
+        """Replaces paths of the sandbox's copy of the code by paths of the user's own folder."""
         return text.replace(str(self.code), str(self._given_code)) if self.code else text
 
     def ask(self, request: object, *, seconds: float) -> object:
-        """Writes a request as a line of JSON and returns the answer.
+        """Sends a request as a line of JSON and returns the parsed answer.
 
         Raises:
             TimeoutError: There was no answer in time.
-            SandboxEndedError: The process has ended, or its answer is no JSON or too long.
+            SandboxEndedError: The process has ended, or its answer is not JSON or too long.
         """
         line = json.dumps(request).encode() + b"\n"
         try:
@@ -156,11 +157,11 @@ class Sandbox:
         except TimeoutError:
             raise
         except (OSError, ValueError, RecursionError) as error:
-            raise SandboxEndedError(f"no answer that can be used: {error}") from error
+            raise SandboxEndedError(f"there is no valid answer: {error}") from error
         return answer
 
     def close(self) -> None:
-        """Ends the users' code and all that it has started, and removes its folder."""
+        """Kills the users' code and all processes that it has started, and removes its folder."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -183,7 +184,7 @@ class Sandbox:
         self.close()
 
     def _lay_out(self, code: Path | None, uid: int | None) -> Path | None:
-        """Makes the folder that the users' code may write to; copies code for another user."""
+        """Creates the folder that users' code may write to; copies the code for another user."""
         home = self._folder / "home"
         home.mkdir(mode=0o700)
         if uid is None:
@@ -207,7 +208,7 @@ class Sandbox:
         environment: Mapping[str, str],
         uid: int | None,
     ) -> dict[str, object]:
-        """What `confine` is told, as JSON."""
+        """Makes the argument of `confine`: what to run, as whom, and what it may access."""
         home = str(self._folder / "home")
         sites = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         own = [sys.base_prefix, sys.prefix, str(PACKAGE), *sites]
@@ -263,7 +264,7 @@ class Sandbox:
         return process
 
     def _exchange(self, line: bytes, until: float) -> bytes:
-        """Writes a line and reads one, and what is printed meanwhile."""
+        """Writes a line and reads the answer, and collects what is printed meanwhile."""
         calls, answers, printed = self._process.stdin, self._process.stdout, self._process.stderr
         if calls is None or answers is None or printed is None:
             raise EOFError
@@ -289,16 +290,16 @@ class Sandbox:
 
 
 def sandbox_uid(environment: Mapping[str, str] = os.environ) -> int | None:
-    """The user that users' code becomes; None where it stays the platform's own user.
+    """Returns the user id of users' code; None if it runs as the platform's own user.
 
     Raises:
-        SandboxError: The setting is no number.
+        SandboxError: The setting is not a user id.
     """
     if os.geteuid() != 0:
         return None  # only root can become another user
     text = environment.get(UID_VARIABLE, "") or str(DEFAULT_UID)
     if not text.isdigit() or int(text) >= 2**32 - 1:
-        raise SandboxError(f"{UID_VARIABLE} is {text!r}, but must be the number of a user")
+        raise SandboxError(f"{UID_VARIABLE} is {text!r}, but must be a user id (a number)")
     return int(text) or None
 
 
@@ -306,7 +307,7 @@ def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
     listed = environment.get(ENVIRONMENT_VARIABLE, "").split(",")
     names = PASSED_ON | {name.strip() for name in listed}
     kept = {name: value for name, value in environment.items() if name in names}
-    # The order of a set must not differ between a process that ended and the one after it.
+    # A fixed hash seed: the order of sets must be the same in a restarted process.
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
 
 

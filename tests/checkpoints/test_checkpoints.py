@@ -85,14 +85,11 @@ def test_the_layout_is_the_documented_one(
 def test_step_10_is_newer_than_step_9(checkpoints: Checkpoints, tmp_path: Path) -> None:
     save(checkpoints, tmp_path, 0, 9, 10)
     save(checkpoints, tmp_path, 1, 99)
-    assert checkpoints.newest_complete(0) == 10
-    assert checkpoints.newest_complete(0, at_most=9) == 9
     assert checkpoints.restore(0, tmp_path / "new") == 10
     assert checkpoints.restore(0, tmp_path / "old", at_most=9) == 9
 
 
 def test_nothing_to_restore_is_none(checkpoints: Checkpoints, tmp_path: Path) -> None:
-    assert checkpoints.newest_complete(0) is None
     assert checkpoints.restore(0, tmp_path / "new") is None
     assert checkpoints.best() is None
 
@@ -102,7 +99,6 @@ def test_half_a_checkpoint_is_never_restored(
 ) -> None:
     save(checkpoints, tmp_path, 0, 4, 5)
     obstore.delete(store, f"{TRIALS}/0/5/manifest.json")
-    assert checkpoints.newest_complete(0) == 4
     assert checkpoints.restore(0, tmp_path / "new") == 4
     assert checkpoints.complete() == [(0, 4)]
 
@@ -132,7 +128,7 @@ def test_a_manifest_that_leaves_the_folder_is_refused(
     files = [{"path": path, "bytes": 0, "sha256": ""}]
     manifest = json.dumps({"version": 1, "step": 5, "files": files})
     obstore.put(store, f"{TRIALS}/0/5/manifest.json", manifest.encode())
-    with pytest.raises(CorruptCheckpointError, match="must stay inside of its folder"):
+    with pytest.raises(CorruptCheckpointError, match="must stay inside its folder"):
         checkpoints.manifest(0, 5)
     assert checkpoints.restore(0, tmp_path / "a" / "new") is None
     assert not (tmp_path / "evil").exists()
@@ -150,9 +146,9 @@ def test_an_upload_that_is_cut_short_replaces_nothing_by_half(
         patch.setattr("hpo_ops.checkpoints.checkpoints.send", cut)
         with pytest.raises(ConnectionResetError):
             checkpoints.upload(0, 5, tmp_path / "0-5")
-    assert checkpoints.newest_complete(0) == 4
+    assert checkpoints.complete(0) == [(0, 4)]
     checkpoints.upload(0, 5, tmp_path / "0-5")
-    assert checkpoints.newest_complete(0) == 5
+    assert checkpoints.complete(0) == [(0, 4), (0, 5)]
 
 
 def test_the_best_is_replaced_whole(
@@ -170,7 +166,7 @@ def test_the_best_is_replaced_whole(
 
 
 def test_only_a_whole_checkpoint_can_be_the_best(checkpoints: Checkpoints) -> None:
-    with pytest.raises(CorruptCheckpointError, match="trial 3 has no whole checkpoint at step 2"):
+    with pytest.raises(CorruptCheckpointError, match="trial 3 has no complete checkpoint at"):
         checkpoints.copy_to_best(3, 2)
 
 

@@ -74,7 +74,7 @@ def test_links_and_devices_are_refused(tmp_path: Path, item: tarfile.TarInfo) ->
     ids=["empty", "text", "packed text", "not packed", "cut off"],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, packed: bytes) -> None:
-    with pytest.raises(BadCodeError, match="the archive is no tar"):
+    with pytest.raises(BadCodeError, match="the archive is not a tar"):
         unpack(packed, tmp_path / "code")
 
 
@@ -149,7 +149,7 @@ def test_a_header_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
         item = tarfile.TarInfo("a.py")
         item.pax_headers = {"comment": "x" * (1 << 20)}
         made.addfile(item)
-    with pytest.raises(BadCodeError, match="has a header of 10"):
+    with pytest.raises(BadCodeError, match="with a header of 10"):
         unpack(gzip.compress(packed.getvalue()), tmp_path / "code")
 
 
@@ -157,7 +157,7 @@ def test_headers_that_never_end_are_refused(tmp_path: Path) -> None:
     item = tarfile.TarInfo("././@LongLink")
     item.type, item.size = tarfile.GNUTYPE_LONGNAME, 1
     chain = (item.tobuf(tarfile.GNU_FORMAT) + b"x" + bytes(511)) * 5000
-    with pytest.raises(BadCodeError, match="is no tar file"):
+    with pytest.raises(BadCodeError, match="is not a tar file"):
         unpack(gzip.compress(chain), tmp_path / "code")
 
 
@@ -199,7 +199,7 @@ def test_code_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
     name = keep_code(store, unpack(pack(), tmp_path / "code"), tmp_path / "kept")
     other = keep_code(store, unpack(pack({"a.py": ""}), tmp_path / "other"), tmp_path / "kept")
     store.put(name, bytes(store.get(other).bytes()))
-    with pytest.raises(BadCodeError, match="is not what its name says"):
+    with pytest.raises(BadCodeError, match="has been changed"):
         local_code(store, name, tmp_path / "elsewhere")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -53,7 +53,7 @@ def test_a_wrong_secret_is_an_error_and_not_an_empty_store(s3: Credentials) -> N
     wrong = replace(s3, secret_access_key="wrong")  # noqa: S106
     checkpoints = Checkpoints(open_store(f"s3://{BUCKET}", wrong), "s")
     with pytest.raises(STORE_ERRORS):
-        checkpoints.newest_complete(0)
+        checkpoints.complete(0)
 
 
 @pytest.mark.e2e

@@ -61,7 +61,7 @@ def test_what_only_its_owner_may_read_stays_where_it_is(source: Path, tmp_path: 
 
 def test_code_that_only_its_owner_may_read_is_an_error(source: Path, tmp_path: Path) -> None:
     (source / "mine.py").chmod(0o600)
-    with pytest.raises(OSError, match=r"mine\.py can be read by its owner only"):
+    with pytest.raises(OSError, match=r"mine\.py is readable by its owner only"):
         copy_code(source, tmp_path / "target")
 
 
