@@ -21,6 +21,7 @@ from hpo_ops.config import (
     parse_study,
     with_code_path,
 )
+from hpo_ops.config.runner_registry import DEFAULT_RUNNER
 
 REPEAT = "repeat"
 """Key of a run that another run has started: which repeat of an experiment it is."""
@@ -82,7 +83,7 @@ def read_trigger(
     *,
     source: str,
     folder: Path,
-    runner: str = "local",
+    runner: str = DEFAULT_RUNNER,
     unpack: Callable[[str], Path] = Path,
 ) -> StudyConfig:
     """The study that a DAG run is to execute.

@@ -80,7 +80,8 @@ class RunnerResources(Protocol):
     def look(self, namespaces: Sequence[str]) -> ResourceList:
         """Lists the resources in the default namespace and in those given.
 
-        A namespace that cannot be seen adds a note instead of raising.
+        A namespace that cannot be seen adds a note instead of raising. The namespaces are those of
+        studies of all runners; a runner without namespaces ignores them.
         """
         ...
 

@@ -11,8 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Label, Row, and_, delete, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Label,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+)
 
+from hpo_ops.config.runner_registry import all_runners
 from hpo_ops.ledger.schema import leases, segments, studies
 from hpo_ops.ledger.study_record import StudyState
 
@@ -40,7 +52,7 @@ class SegmentOfStudy:
     """A segment with its study.
 
     Attributes:
-        namespace: Kubernetes namespace of its pod; None for the connection's own.
+        namespace: Namespace of its runner's resources; None for the runner's default.
         seconds: Seconds since it started.
         ended_seconds: Seconds since it ended; None while it is open.
         has_lease: Whether it holds a lease that has not expired.
@@ -76,7 +88,7 @@ class StrayLeaseOfStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class NamespaceOfStudy:
-    """A Kubernetes namespace that a study names for its pods."""
+    """A namespace that a study names for the resources of its runner, such as pods."""
 
     namespace: str
     dag_id: str
@@ -160,7 +172,7 @@ def list_stray_leases(connection: Connection) -> list[StrayLeaseOfStudy]:
 
 
 def list_namespaces(connection: Connection) -> list[NamespaceOfStudy]:
-    """Lists the Kubernetes namespaces that studies, open or ended, name for their pods."""
+    """Lists the namespaces that studies, open or ended, name for the resources of their runner."""
     namespace = _namespace()
     rows = connection.execute(
         select(namespace, studies.c.dag_id, studies.c.run_id, studies.c.owner).where(
@@ -199,7 +211,14 @@ def _is_open_segment_of_lease() -> ColumnElement[bool]:
 
 
 def _namespace() -> Label[str]:
-    namespace: Label[str] = studies.c.config[("pod", "namespace")].as_string().label("namespace")
+    """The namespace that a study names for the resources of its runner; NULL for none."""
+    runner = studies.c.config["runner"].as_string()
+    named = [
+        (runner == name, studies.c.config[found.namespace_key].as_string())
+        for name, found in all_runners().items()
+        if found.namespace_key
+    ]
+    namespace: Label[str] = case(*named).label("namespace")
     return namespace
 
 
