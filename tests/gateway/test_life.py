@@ -126,7 +126,7 @@ def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: 
         tasks.find("none")
     with pytest.raises(LookupError, match=f"there is no study with the id {study_id}"):
         eve.progress(study_id)
-    with pytest.raises(GatewayRefusedError, match="only the tasks of a study may do this"):
+    with pytest.raises(GatewayRefusedError, match="only tasks of the study's DAG run"):
         eve.verdict(study_id)
     with pytest.raises(GatewayRefusedError, match="log in first"):
         gateway(lasting_web, "nonsense").progress(study_id)

@@ -1,4 +1,4 @@
-"""The API as a page that needs nothing from elsewhere."""
+"""The HTML page that describes the API; it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ td { border-top: 1px solid #ddd; padding: .35rem .6rem; vertical-align: top }
 code { font-size: 13px } .GET { color: #06c } .POST { color: #080 }
 """
 STYLE_SOURCE = f"'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
-"""The page's style sheet in a content security policy: nothing else may be loaded or run."""
+"""Source of the page's style sheet for a content security policy that allows nothing else."""
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
 <body><h1>{title}</h1>
@@ -23,7 +23,7 @@ As OpenAPI: <a href="openapi.json">openapi.json</a>.</p>{sections}</body></html>
 
 
 def describe(api: dict[str, Any]) -> str:
-    """An OpenAPI description as HTML: what there is, by whom it is asked."""
+    """Renders an OpenAPI description as HTML: a table of routes for each kind of caller."""
     sections: dict[str, list[str]] = {}
     for path, methods in api["paths"].items():
         for method, route in methods.items():

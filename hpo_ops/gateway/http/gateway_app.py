@@ -1,4 +1,4 @@
-"""The gateway as a FastAPI app, mounted by Airflow's plugin or run alone."""
+"""The gateway as a FastAPI app, mounted by Airflow's plugin or run on its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpo_ops.gateway.http.job_routes import job_router
 from hpo_ops.gateway.http.pool_routes import pool_router
 from hpo_ops.gateway.http.reconcile_routes import reconcile_router
 from hpo_ops.gateway.http.recording_routes import recording_router
-from hpo_ops.gateway.http.request_guard import Guard
+from hpo_ops.gateway.http.request_guard import RequestGuard
 from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND, RateLimiter
 from hpo_ops.gateway.http.round_routes import round_router
 from hpo_ops.gateway.http.segment_routes import segment_router, segment_task_router
@@ -37,27 +37,28 @@ def create_app(
     open_store_session: OpenSession | None = None,
     requests_per_second: float = REQUESTS_PER_SECOND,
 ) -> FastAPI:
-    """The gateway.
+    """Creates the gateway's app.
 
     Args:
-        studies: What it does.
-        login: Finds the person behind a request; without it only tokens are accepted.
-        platform: Starts DAG runs of jobs; without it no jobs are taken.
-        open_store_session: Makes temporary credentials of the store for agents in pods.
-        requests_per_second: What each caller may send on average; 0 for any number.
+        studies: The services behind the routes.
+        login: Finds the person behind a request; None accepts tokens only.
+        platform: Starts DAG runs of jobs; None refuses jobs.
+        open_store_session: Issues temporary credentials of the store for agents in pods; None
+            issues none.
+        requests_per_second: Requests that each caller may send on average; 0 for any number.
     """
     app = FastAPI(
         title="hpo-ops gateway",
         version=__version__,
-        description="Studies, trials, segments and decisions.",
-        # The descriptions have routes of ours, behind the same door as all others.
+        description="Hyperparameter studies: their trials, segments, decisions and checkpoints.",
+        # FastAPI's own description routes would be public: see api_description_routes.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(TokenScopes(studies.ledger, PREFIX))],
     )
     app.add_middleware(
-        Guard,
+        RequestGuard,
         authenticator=Authenticator(studies.keys, login),
         rate=RateLimiter(requests_per_second),
         keys=studies.keys,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from hpo_ops.client import PoolSummary
-from hpo_ops.gateway.http.authentication import PLATFORM_DAG
+from hpo_ops.gateway.http.callers import PLATFORM_DAG
 from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     TASK_ONLY,

@@ -1,7 +1,7 @@
-"""The guard in front of all routes: who asks is found out before a body is read.
+"""The guard in front of all routes: authenticates the caller before the body is read.
 
 FastAPI reads and parses a body before it runs a dependency. The guard is an ASGI middleware, so
-that a request without a valid credential is answered without looking at its body.
+that a request without a valid credential is refused without reading its body.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hpo_ops.client.http_client import RENEWED_TOKEN
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.gateway.http.api_description import STYLE_SOURCE
-from hpo_ops.gateway.http.authentication import Authenticator, Caller
+from hpo_ops.gateway.http.authentication import Authenticator
+from hpo_ops.gateway.http.callers import Caller
 from hpo_ops.gateway.http.request_limits import (
     RateLimiter,
     body_limit,
-    check_address,
     check_body_headers,
+    check_url,
     limited,
 )
 from hpo_ops.gateway.http.tokens import issue_segment_token
@@ -39,15 +40,15 @@ _HEADERS = {
 }
 
 
-class Guard:
-    """Authenticates a request, then limits its rate and its size, then lets it in.
+class RequestGuard:
+    """Authenticates a request, limits its rate and its size, and passes it on to the routes.
 
     Args:
-        app: The routes behind it; they find the caller in ``request.state.caller``.
-        authenticator: Finds the caller by a request's headers.
-        rate: Limits each caller's requests.
-        keys: Signs new tokens for segments whose token is old.
-        prefix: The API's prefix below the app.
+        app: The app with the routes, which find the caller in ``request.state.caller``.
+        authenticator: Finds the caller by the request's headers.
+        rate: Limits the requests of each caller.
+        keys: Sign new tokens for segments whose token is to be renewed.
+        prefix: Prefix of the API's paths within the app.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Guard:
         prefix: str,
     ) -> None:
         self._app = app
-        self._doorkeeper = authenticator
+        self._authenticator = authenticator
         self._rate = rate
         self._keys = keys
         self._prefix = prefix
@@ -73,8 +74,8 @@ class Guard:
         send = _with_headers(send, headers)
         request = Request(scope)
         try:
-            caller = await self._doorkeeper(request)
-            check_address(request)
+            caller = await self._authenticator(request)
+            check_url(request)
             self._check_rate(caller)
             most = body_limit(self._path(scope), request.headers.get("Content-Type", ""))
             check_body_headers(request, most)
@@ -88,7 +89,7 @@ class Guard:
         await self._app(scope, limited(receive, most), send)
 
     def _path(self, scope: Scope) -> str:
-        """The path below the API's prefix, wherever the app is mounted."""
+        """The path without the API's prefix, wherever the app is mounted."""
         path: str = scope["path"]
         return path.removeprefix(scope.get("root_path", "")).removeprefix(self._prefix)
 
@@ -101,20 +102,20 @@ class Guard:
         if wait:
             raise HTTPException(
                 429,
-                "too many requests: try again later",
+                "too many requests: try again after the seconds in the header Retry-After",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
 
 
 def _with_headers(send: Send, headers: dict[str, str]) -> Send:
-    """Adds headers to an answer; a renewed token only where the request was taken."""
+    """Adds headers to a response; a renewed token only if the request succeeded."""
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             found = MutableHeaders(scope=message)
-            is_taken = message["status"] < 400
+            is_success = message["status"] < 400
             for name, value in headers.items():
-                if is_taken or name != RENEWED_TOKEN:
+                if is_success or name != RENEWED_TOKEN:
                     found.setdefault(name, value)
         await send(message)
 

@@ -1,4 +1,4 @@
-"""Limits on requests: the size of a body and of an address, and how often a caller may ask."""
+"""Limits on requests: the size of the body, the length of the URL, the rate of each caller."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from hpo_ops.checkpoints.code_archive import MAX_PACKED
 
 MIB = 1 << 20
 SMALL_BODY = 4 * MIB
-"""For what tasks and people send: a study, the scores of a round, a change."""
+"""Bytes of most bodies: a study, the results of a round, a change."""
 REPORTS_BODY = 32 * MIB
-"""For an agent's reports, and for the trials of an import."""
+"""Bytes of an agent's reports, and of the trials of an import."""
 JOB_BODY = MIB
+"""Bytes of a job without its code."""
 ARCHIVE_BODY = MAX_PACKED + JOB_BODY
-MAX_ADDRESS = 8192
-"""Characters of a path and its query."""
+"""Bytes of a job with its code."""
+MAX_URL = 8192
+"""Characters of a URL's path and query."""
 REQUESTS_PER_SECOND = 100.0
+"""Requests a second that each caller may send on average, by default."""
 BURST_SECONDS = 10.0
-"""A caller that was quiet may send as many requests at once as this long allows."""
+"""Size of a burst: a caller may send at once what the rate allows in this time."""
 MAX_CALLERS = 10_000
+"""Callers whose rate a process keeps track of."""
 MAX_REPORTS = 10_000
-"""Reports in one request or answer."""
+"""Reports in one request or response."""
 
 _LARGE = re.compile(r"/segments/[^/]+/(reports|result)|/imports")
 
 
 def body_limit(path: str, content_type: str) -> int:
-    """The most bytes that a body may have, by its route.
+    """The largest size of a body in bytes, by its route.
 
     Args:
-        path: The path below the API's prefix.
-        content_type: The request's header.
+        path: The path without the API's prefix.
+        content_type: The request's header Content-Type.
     """
     if path == "/jobs":
         is_form = content_type.startswith("multipart/form-data")
@@ -44,21 +48,23 @@ def body_limit(path: str, content_type: str) -> int:
     return REPORTS_BODY if _LARGE.fullmatch(path) else SMALL_BODY
 
 
-def check_address(request: Request) -> None:
-    """Refuses an address that is too long, or that no name or id can be read from."""
+def check_url(request: Request) -> None:
+    """Refuses a URL that is too long, or that has a NUL character."""
     query = request.scope.get("query_string", b"")
     path = request.scope["path"]
-    if len(path) + len(query) > MAX_ADDRESS:
-        raise HTTPException(414, f"the address has more than {MAX_ADDRESS} characters")
+    if len(path) + len(query) > MAX_URL:
+        raise HTTPException(414, f"the URL is longer than {MAX_URL} characters, the maximum")
     if "\x00" in path or b"%00" in query or b"\x00" in query:
-        raise HTTPException(422, "the address has a NUL in it, but must not")
+        raise HTTPException(422, "the URL has a NUL character, which is not allowed")
 
 
 def check_body_headers(request: Request, most: int) -> None:
-    """Refuses a body by what its headers say, before any of it is read."""
+    """Refuses a body that is encoded or too large by its headers, before it is read."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
-        raise HTTPException(415, f"the body is encoded as {encoding[:40]!r}, but must be plain")
+        raise HTTPException(
+            415, f"the header Content-Encoding is {encoding[:40]!r}, but must be identity"
+        )
     length = request.headers.get("Content-Length", "0")
     if not (length.isascii() and length.isdigit()):
         raise HTTPException(400, "Content-Length must be a number")
@@ -67,7 +73,7 @@ def check_body_headers(request: Request, most: int) -> None:
 
 
 def limited(receive: Receive, most: int) -> Receive:
-    """Reads a body as it comes, and stops at a size, whatever its headers said."""
+    """Limits the bytes of a body that are read, whatever its headers say."""
     seen = 0
 
     async def read() -> Message:
@@ -83,15 +89,15 @@ def limited(receive: Receive, most: int) -> Receive:
 
 
 def _too_large(most: int) -> HTTPException:
-    return HTTPException(413, f"the body is larger than {most / MIB:g} MiB, which is the most")
+    return HTTPException(413, f"the body is larger than {most / MIB:g} MiB, the maximum")
 
 
 class RateLimiter:
-    """A token bucket for each caller, in the memory of this process.
+    """A token bucket for each caller, in the memory of this process. Not shared by processes.
 
     Args:
         per_second: Requests a second that a caller may send on average; 0 for any number.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, per_second: float, *, clock: Callable[[], float] = monotonic) -> None:
@@ -104,7 +110,7 @@ class RateLimiter:
         """Takes one request from a caller's bucket.
 
         Returns:
-            0 if the request may go on, otherwise the seconds to wait before the next one.
+            0 if the request is allowed, otherwise the seconds until the next one is.
         """
         if self._per_second <= 0:
             return 0.0
@@ -120,7 +126,7 @@ class RateLimiter:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Forgets callers whose bucket is full again; if there are none, all of them."""
+        """Drops callers whose bucket is full again; if there are none, all callers."""
         self._buckets = {
             caller: (filled, at)
             for caller, (filled, at) in self._buckets.items()

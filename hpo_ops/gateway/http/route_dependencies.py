@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from hpo_ops.gateway.http.authentication import Caller
+from hpo_ops.gateway.http.callers import Caller
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyRecord, UnknownStudyError
 from hpo_ops.protocol import VERSION_HEADER, check_version

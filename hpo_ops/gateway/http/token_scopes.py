@@ -1,7 +1,8 @@
-"""What a task's or the triggerer's token is good for, route by route.
+"""Scopes of tokens: the routes and studies for which a task's or triggerer's token is valid.
 
-A task's token is good for the studies of its own DAG run. The triggerer's is good for two calls
-about trials that wait. The reconciler's DAG repairs the studies of all runs, by its own routes.
+A task's token is valid for the study of its DAG run. The triggerer's token is valid for two
+routes: waiting trials and heartbeats. The token of the reconciler's task is valid for its routes,
+for studies of all DAG runs.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from fastapi import HTTPException, Request, status
 from fastapi.concurrency import run_in_threadpool
 
 from hpo_ops.client.token_signing import TokenKind
-from hpo_ops.gateway.http.authentication import PLATFORM_DAG, Caller
+from hpo_ops.gateway.http.callers import PLATFORM_DAG, Caller
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.ledger import UnknownStudyError
 
 MAX_REMEMBERED = 4096
+"""Studies and segments whose DAG run a process remembers."""
 Run = tuple[str, str]
 """A DAG id and a run id."""
 
@@ -31,13 +33,14 @@ _RECONCILER = {
     ("POST", "/studies/{study_id}/leases/free"),
 }
 _CHECKED_BY_THE_ROUTE = {("POST", "/studies"), ("POST", "/trials/{trial}/turn")}
-"""Routes that name the DAG run in their body or query, and compare it with the token's."""
+"""Routes with the DAG run in their body or query, which compare it with the token's."""
 
 
 class TokenScopes:
-    """Refuses requests that a task's or the triggerer's token is not made for.
+    """Refuses requests outside of the scope of a task's or the triggerer's token, with 403.
 
-    An id that does not exist is refused in the same words as a study of another run.
+    An id that does not exist is refused with the same message as a study of another DAG run, so
+    that a task does not learn which studies exist.
     """
 
     def __init__(self, ledger: Ledger, prefix: str) -> None:
@@ -62,7 +65,8 @@ class TokenScopes:
             is_allowed = await self._run_of(request) == (claims.dag_id, claims.run_id)
         if not is_allowed:
             raise HTTPException(
-                status.HTTP_403_FORBIDDEN, f"the token of a {claims.kind} is not good for this"
+                status.HTTP_403_FORBIDDEN,
+                f"the token of a {claims.kind} is not valid for this request",
             )
 
     async def _run_of(self, request: Request) -> Run | None:

@@ -1,4 +1,4 @@
-"""Tokens at the gateway: issued for segments and operators, verified for all."""
+"""Tokens of the gateway: issued for segments and operators, verified for all callers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from hpo_ops.client.token_signing import (
 )
 
 SERVICE_TIME = timedelta(hours=1)
+"""Lifetime of a service token."""
 SEGMENT_TIME = timedelta(days=7)
-"""A segment's token ends with its segment. Until then it must outlast a pod that waits for a node
-and a gateway that is away; an agent that talks to the gateway gets a new one every day."""
+"""Lifetime of a segment's token, which is refused anyway once the segment has ended.
+
+It must outlast a pod that is queued and a gateway that is down. An agent in touch with the gateway
+gets a new token every day."""
 RENEWAL_AGE = timedelta(days=1)
+"""Age from which a segment's token is renewed."""
 LEEWAY = timedelta(seconds=60)
-"""By how much the clocks of a worker and the gateway may differ."""
+"""Tolerance for the clocks of workers and the gateway."""
 
 _PURPOSE = {
     TokenKind.TASK: Purpose.TASKS,
@@ -31,7 +35,7 @@ _PURPOSE = {
     TokenKind.SEGMENT: Purpose.SEGMENTS,
     TokenKind.SERVICE: Purpose.SERVICE,
 }
-_LONGEST = {
+_MAX_LIFETIME = {
     TokenKind.TASK: TASK_TOKEN_TIME,
     TokenKind.TRIGGERER: TASK_TOKEN_TIME,
     TokenKind.SEGMENT: SEGMENT_TIME,
@@ -40,10 +44,10 @@ _LONGEST = {
 
 
 class BadTokenError(PermissionError):
-    """The token is not one of the gateway's, or is not valid any more.
+    """A token is not one of the gateway's, or is not valid any more.
 
     Attributes:
-        is_ours: The token was made for the gateway, so that it cannot be a person's.
+        is_ours: Whether the token was issued for the gateway, so that it is not a person's login.
     """
 
     def __init__(self, message: str, *, is_ours: bool) -> None:
@@ -53,14 +57,14 @@ class BadTokenError(PermissionError):
 
 @dataclass(frozen=True)
 class Claims:
-    """What a valid token says.
+    """The verified content of a token.
 
     Attributes:
-        kind: Who holds it.
+        kind: The kind of caller that holds it.
         subject: The segment, or a name for logs and rate limits.
-        dag_id: A task's DAG.
-        run_id: A task's DAG run.
-        is_to_be_renewed: It is old, or was signed with a key that is on its way out.
+        dag_id: The DAG of a task; empty for other kinds.
+        run_id: The DAG run of a task; empty for other kinds.
+        is_to_be_renewed: Whether it is old, or signed with another key than the first of the ring.
     """
 
     kind: TokenKind
@@ -71,13 +75,16 @@ class Claims:
 
 
 def issue_service_token(keys: KeyRing) -> str:
-    """A token for an operator's own scripts: one hour, every study. Tasks cannot make one."""
+    """Issues a token for an operator's scripts: valid for one hour and every study.
+
+    Tasks have no key to sign such a token.
+    """
     key = keys.first.derive(Purpose.SERVICE)
     return key.sign(TokenKind.SERVICE, "service", SERVICE_TIME)
 
 
 def issue_segment_token(keys: KeyRing, segment_id: str) -> str:
-    """A token for the agent of one segment."""
+    """Issues a token for the agent of one segment."""
     key = keys.first.derive(Purpose.SEGMENTS)
     return key.sign(TokenKind.SEGMENT, segment_id, SEGMENT_TIME)
 
@@ -86,7 +93,8 @@ def read_token(keys: KeyRing, token: str) -> Claims:
     """Verifies a token.
 
     Raises:
-        BadTokenError: It is not signed with a key of the ring, has expired or lives too long.
+        BadTokenError: It is not signed with a key of the ring, has expired, or has a longer
+            lifetime than its kind allows.
     """
     content = _unverified(token)
     try:
@@ -95,8 +103,8 @@ def read_token(keys: KeyRing, token: str) -> Claims:
         key = keys.find(key_id)
         if key is None:
             raise BadTokenError(
-                f"the token is signed with the key {key_id[:64]!r}, which the gateway does not "
-                "have (any more)",
+                f"the token is signed with the key {key_id[:64]!r}, which is not, or no longer, "
+                "a key of the gateway",
                 is_ours=True,
             )
         verified: dict[str, Any] = jwt.decode(
@@ -113,24 +121,24 @@ def read_token(keys: KeyRing, token: str) -> Claims:
 
 
 def _unverified(token: str) -> dict[str, Any]:
-    """What a token says of itself, to choose the key to verify it with."""
+    """The unverified content of a token, by which the key to verify it is chosen."""
     try:
         content: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
     except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
-        raise BadTokenError("not a token", is_ours=False) from error
+        raise BadTokenError("it is not a JSON Web Token", is_ours=False) from error
     return content
 
 
 def _claims(kind: TokenKind, content: dict[str, Any], *, is_first: bool) -> Claims:
     issued = datetime.fromtimestamp(content["iat"], UTC)
-    longest = _LONGEST[kind] + LEEWAY
-    if datetime.fromtimestamp(content["exp"], UTC) - issued > longest:
-        raise ValueError(f"a token of a {kind} lives for {_LONGEST[kind]} at most")
+    longest = _MAX_LIFETIME[kind]
+    if datetime.fromtimestamp(content["exp"], UTC) - issued > longest + LEEWAY:
+        raise ValueError(f"its lifetime is longer than {longest}, the maximum for a {kind}")
     dag_id, run_id = content.get("dag", ""), content.get("run", "")
     if kind is TokenKind.TASK and not (
         isinstance(dag_id, str) and isinstance(run_id, str) and dag_id and run_id
     ):
-        raise ValueError("a task's token must name its DAG and its run")
+        raise ValueError("a task's token must name its DAG and its DAG run")
     return Claims(
         kind=kind,
         subject=content["sub"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
-from hpo_ops.gateway.http.authentication import Right
 from hpo_ops.gateway.services import study_transitions
+from hpo_ops.gateway.services.access_rights import Right
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyState, repair_queries
 from hpo_ops.ledger.repair_queries import OpenStudy, SegmentOfStudy, StrayLeaseOfStudy

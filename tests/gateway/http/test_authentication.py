@@ -152,7 +152,7 @@ def test_what_tasks_do_is_for_tasks_only(method: str, path: str, who: str) -> No
     headers = bearer(issue_segment_token(SECRET, "1")) if who == "segment" else person(who)
     answer = client.request(method, path, headers=headers, params={"key": "a", "rounds_left": 1})
     assert answer.status_code == 403
-    assert answer.json() == {"detail": "only the tasks of a study may do this"}
+    assert answer.json() == {"detail": "only tasks of the study's DAG run may send this request"}
 
 
 @pytest.mark.parametrize(("method", "path"), AGENTS)
@@ -162,7 +162,7 @@ def test_a_segment_is_for_its_own_token_only(method: str, path: str, who: str) -
     headers = person(who) if who == "ann" else bearer(issue_segment_token(SECRET, "2"))
     answer = client.request(method, path, headers=headers, json=[])
     assert answer.status_code == 403
-    assert answer.json() == {"detail": "this token is not for segment 1"}
+    assert answer.json() == {"detail": "this token is not valid for segment 1"}
 
 
 @pytest.mark.parametrize(("method", "path"), OF_STUDIES)
@@ -176,7 +176,9 @@ def test_a_study_is_shown_to_those_with_the_right_only(
     answer = lasting_web.request(method, f"/hpo{path}", headers=headers, json={})
     if who == "segment":
         assert answer.status_code == 403
-        assert answer.json() == {"detail": "the token of a segment is for that segment alone"}
+        assert answer.json() == {
+            "detail": "the token of a segment is valid for requests of its agent only"
+        }
     else:  # as for a study that does not exist
         assert answer.status_code == 404
         assert answer.json() == {"detail": f"there is no study with the id {study_id}"}

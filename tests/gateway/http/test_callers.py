@@ -9,7 +9,7 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from hpo_ops.client.http_client import API
-from hpo_ops.gateway.http.authentication import Caller
+from hpo_ops.gateway.http.callers import Caller
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from tests.gateway.entering import GENERIC, entered
