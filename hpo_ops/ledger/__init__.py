@@ -4,7 +4,7 @@ from hpo_ops.ledger.ledger import Ledger, LedgerConnection, UnknownStudyError
 from hpo_ops.ledger.policy_view import EventKind
 from hpo_ops.ledger.study_identity import StudyIdentity
 from hpo_ops.ledger.study_record import StudyRecord, StudyState
-from hpo_ops.ledger.study_transaction import StudySession
+from hpo_ops.ledger.study_transaction import StudyTransaction
 
 __all__ = [
     "EventKind",
@@ -12,7 +12,7 @@ __all__ = [
     "LedgerConnection",
     "StudyIdentity",
     "StudyRecord",
-    "StudySession",
     "StudyState",
+    "StudyTransaction",
     "UnknownStudyError",
 ]

@@ -1,4 +1,4 @@
-"""Forecasts of learning curves in the ledger: the newest of each trial."""
+"""Forecasts of learning curves in the ledger: the newest one of each trial."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.ledger.policy_view import EventKind, to_forecast
 from hpo_ops.ledger.schema import forecasts
-from hpo_ops.ledger.study_transaction import StudySession
+from hpo_ops.ledger.study_transaction import StudyTransaction
 from hpo_ops.protocol import CurveForecast
 
 
-def keep_forecast(session: StudySession, trial: int, made: CurveForecast) -> None:
-    """Keeps a trial's newest forecast, or that there is none any more.
+def record_forecast(session: StudyTransaction, trial: int, made: CurveForecast) -> None:
+    """Records a trial's newest forecast, which may also say that none could be made.
+
+    A forecast of a step for which there is one already, or of an earlier step, is ignored.
 
     Raises:
         ValueError: It does not have the shape of a forecast.
@@ -23,17 +25,19 @@ def keep_forecast(session: StudySession, trial: int, made: CurveForecast) -> Non
         )
     ).scalar_one_or_none()
     if known is not None and known >= made.step:
-        return  # said before
+        return
     values = {"step": made.step, "data": made.to_dict()}
     session.connection.execute(
         upsert(forecasts)
         .values(study_id=session.record.id, trial=trial, **values)
         .on_conflict_do_update(index_elements=["study_id", "trial"], set_=values)
     )
-    session.event(EventKind.FORECAST, trial, step=made.step, **_said(session, made))
+    session.history.append(
+        EventKind.FORECAST, trial, {"step": made.step, **_summary(session, made)}
+    )
 
 
-def _said(session: StudySession, made: CurveForecast) -> dict[str, object]:
+def _summary(session: StudyTransaction, made: CurveForecast) -> dict[str, object]:
     """A forecast as people read it: the value at the last step and its 90 % interval."""
     forecast = to_forecast(made.to_dict())
     if forecast is None:

@@ -145,32 +145,29 @@ def room(connection: Connection, *, pool: str, study_id: int) -> Room:
         .group_by(leases.c.study_id)
     )
     theirs = {other.study_id: float(other.amount) for other in others}
-    wanted = _wanted(connection, pool, study_id)
-    even = row.capacity / (1 + len({*theirs, *wanted}))
+    queued = _queued_amounts(connection, pool, study_id)
+    even = row.capacity / (1 + len({*theirs, *queued}))
     left = row.capacity - sum(theirs.values())
-    return Room(min(left, max(left - sum(wanted.values()), even)), row.capacity - held)
+    return Room(min(left, max(left - sum(queued.values()), even)), row.capacity - held)
 
 
-def _wanted(connection: Connection, pool: str, study_id: int) -> dict[int, float]:
-    """What other studies wait for in a pool."""
+def _queued_amounts(connection: Connection, pool: str, study_id: int) -> dict[int, float]:
+    """What the queued trials of other studies need of a pool, by study."""
     rows = connection.execute(
-        select(studies.c.id, studies.c.config, trials.c.number)
+        select(studies.c.id, (studies.c.lease * func.count()).label("amount"))
         .join(trials, trials.c.study_id == studies.c.id)
         .where(
             studies.c.state.in_(STARTING),
             studies.c.id != study_id,
             studies.c.pool == pool,
-            trials.c.asked_at > func.now() - WAITING_TIME,
+            trials.c.queued_at > func.now() - QUEUED_TIME,
         )
+        .group_by(studies.c.id)
     )
-    wanted: dict[int, float] = {}
-    for row in rows:
-        gpus = row.config["resources"]["gpu"] if row.config["runner"] != "local" else 0.0
-        wanted[row.id] = wanted.get(row.id, 0.0) + (gpus or 1.0)
-    return wanted
+    return {row.id: float(row.amount) for row in rows}
 
 
-def free(
+def count_free(
     connection: Connection, *, pool: str, study_id: int, at_most: int, amount: float = 1.0
 ) -> int:
     """How many segments of a study could take so much of a pool now."""
@@ -192,7 +189,7 @@ def _is_alone(row: Row[Any], held: float) -> bool:
     return held == 0 and not row.is_fixed
 
 
-WAITING_TIME = timedelta(seconds=15)
+QUEUED_TIME = timedelta(seconds=15)
 """How long a trial that asked for a place counts as waiting for it."""
 
 
@@ -210,19 +207,19 @@ def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str
             studies.c.state.in_(STARTING),
             studies.c.id != study_id,
             studies.c.pool == pool,
-            trials.c.asked_at > func.now() - WAITING_TIME,
+            trials.c.queued_at > func.now() - QUEUED_TIME,
             holds < mine,
         )
         .limit(1)
     ).scalar_one_or_none()
 
 
-def ask(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> None:
+def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> None:
     """Says that trials wait for a place, so that others leave them their share."""
     connection.execute(
         update(trials)
         .where(trials.c.study_id == study_id, trials.c.number.in_(numbers))
-        .values(asked_at=func.now())
+        .values(queued_at=func.now())
     )
 
 

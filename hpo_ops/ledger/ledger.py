@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,15 +22,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.config import StudyConfig, read_entered
+from hpo_ops.config import StudyConfig
 from hpo_ops.ledger import leases, schema
 from hpo_ops.ledger.migrating import migrate
 from hpo_ops.ledger.policy_view import EventKind, LiveView
 from hpo_ops.ledger.sampler_lock import SamplerLock
 from hpo_ops.ledger.study_identity import StudyIdentity, study_keys
 from hpo_ops.ledger.study_notifier import StudyNotifier
-from hpo_ops.ledger.study_record import StudyRecord, StudyState
-from hpo_ops.ledger.study_transaction import StudySession
+from hpo_ops.ledger.study_record import StudyRecord, read_record
+from hpo_ops.ledger.study_transaction import StudyTransaction
 from hpo_ops.protocol import Provenance
 
 LedgerConnection = Connection
@@ -67,8 +66,13 @@ class Ledger:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._views: OrderedDict[int, LiveView] = OrderedDict()
-        self._asks: dict[int, Lock] = {}
+        self._sampler_locks: dict[int, Lock] = {}
         self.news = StudyNotifier()
+
+    @property
+    def url(self) -> str:
+        """The database's URL, with its password."""
+        return self.engine.url.render_as_string(hide_password=False)
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -130,6 +134,7 @@ class Ledger:
                 "share": list(share),
                 "config": config.to_dict(),
                 "pool": config.pool,
+                "lease": config.lease,
                 "origin": (origin or Provenance()).to_dict(),
                 "archive": archive,
                 "packages": list(packages),
@@ -177,7 +182,7 @@ class Ledger:
             ).one_or_none()
         if row is None:
             raise UnknownStudyError(f"the run {identity.run_id} of {identity.dag_id} has no study")
-        return _record(row)
+        return read_record(row)
 
     def repeats(self, record: StudyRecord) -> list[StudyRecord]:
         """The studies of a study's experiment, by repeat; itself alone where it has none."""
@@ -194,12 +199,12 @@ class Ledger:
             .order_by(table.c.repeat)
         )
         with self.engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query)]
+            return [read_record(row) for row in connection.execute(query)]
 
     def get(self, study_id: int) -> StudyRecord:
         """A study by its id."""
         with self.engine.connect() as connection:
-            return _record(self._row(connection, study_id))
+            return read_record(self._row(connection, study_id))
 
     def recent(self) -> Iterator[StudyRecord]:
         """The studies, newest first, a page at a time."""
@@ -214,7 +219,7 @@ class Ledger:
                 page = page.where(table.c.id < before)
             with self.engine.connect() as connection:
                 rows = connection.execute(page).all()
-            yield from map(_record, rows)
+            yield from map(read_record, rows)
             if len(rows) < _PAGE:
                 return
             before = rows[-1].id
@@ -231,40 +236,51 @@ class Ledger:
         return row.study_id, row.trial
 
     @contextmanager
-    def study(self, study_id: int) -> Iterator[StudySession]:
-        """One transaction on a study, which waits until no other has it."""
+    def study(self, study_id: int) -> Iterator[StudyTransaction]:
+        """A transaction on a study; waits until no other transaction, of any process, has it.
+
+        May be called from any thread. A thread that holds the transaction of one study must not
+        open that of the same study again: it would wait for itself.
+
+        Raises:
+            UnknownStudyError: There is no such study.
+        """
         try:
             with self.engine.begin() as connection:
                 row = self._row(connection, study_id, lock=True)
-                record = _record(row)
+                record = read_record(row)
                 # Only the holder of the row's lock touches the view.
                 view = self._views.pop(study_id, None) or LiveView(record.config.goal)
                 view.study.goal = record.config.goal
                 view.study.slots = record.config.parallelism
                 # Read before the lock was there: another may have seen a later time meanwhile.
                 view.now = max(view.now, float(row.age))
-                session = StudySession(connection, record, view)
+                session = StudyTransaction(connection, record, view)
                 yield session
                 self._views[study_id] = view
         except BaseException:
             # The view may hold what was rolled back.
             self._views.pop(study_id, None)
             raise
-        if session.has_news:
+        if session.history.has_news:
             self.news.tell(study_id)
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
 
     @contextmanager
-    def asking(self, study_id: int) -> Iterator[SamplerLock]:
-        """Asks of one study come one after the other, without holding the study's lock."""
-        # Who waits here holds no connection, so that there is one left for whoever is asking.
-        with self._asks.setdefault(study_id, Lock()), self.engine.begin() as connection:
+    def sampler_lock(self, study_id: int) -> Iterator[SamplerLock]:
+        """The exclusive right to use a study's sampler, among all threads and processes.
+
+        The study's own lock is not held: transactions on the study go on meanwhile. Take this lock
+        first and then `study`, never the other way round.
+        """
+        # A thread that waits for this lock holds no connection: its holder needs two.
+        with self._sampler_locks.setdefault(study_id, Lock()), self.engine.begin() as connection:
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:space, :study)"),
                 {"space": 0x61736B, "study": study_id},
             )
-            yield SamplerLock(connection, _record(self._row(connection, study_id)))
+            yield SamplerLock(connection, read_record(self._row(connection, study_id)))
 
     @staticmethod
     def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:
@@ -305,32 +321,4 @@ def _is_identified_by(identity: StudyIdentity) -> ColumnElement[bool]:
         table.c.dag_id == identity.dag_id,
         table.c.run_id == identity.run_id,
         table.c.task_group == identity.task_group,
-    )
-
-
-def _record(row: Row[Any]) -> StudyRecord:
-    values = dict(row._mapping)
-    return StudyRecord(
-        id=values["id"],
-        name=values["name"],
-        run_id=values["run_id"],
-        dag_id=values["dag_id"],
-        key=values["key"],
-        task_group=values["task_group"],
-        owner=values["owner"],
-        share=tuple(values["share"]),
-        config=read_entered(
-            json.dumps(values["config"]), source=f"study {values['name']} in the ledger"
-        ),
-        state=StudyState(values["state"]),
-        reason=values["reason"],
-        started_at=values["at"],
-        ended_at=values["ended_at"],
-        result=values["result"],
-        origin=Provenance.from_dict(values["origin"]),
-        archive=values["archive"],
-        packages=values["packages"],
-        experiment=values["experiment"],
-        repeat=values["repeat"],
-        retraining=values["retraining"],
     )

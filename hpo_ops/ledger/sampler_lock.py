@@ -1,29 +1,45 @@
-"""What the sampler is yet to be asked and told. Reads only, and needs no lock on the study."""
+"""The lock on a study's sampler, and what the sampler has yet to be asked for and told."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
 from hpo_ops.core import TrialState
 from hpo_ops.ledger import schema
+from hpo_ops.ledger.report_table import read_curve
+from hpo_ops.ledger.rows import TrialRow, read_trial
 from hpo_ops.ledger.study_record import StudyRecord
 
 _FINISHED = [state.value for state in TrialState if state.is_finished]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinishedTrial:
+    """A finished trial and its learning curve: steps and values of the objective."""
+
+    row: TrialRow
+    curve: Sequence[tuple[int, float]]
+
+
 @dataclass(frozen=True)
 class SamplerLock:
-    """The right to ask the sampler of a study; nobody else does meanwhile."""
+    """The exclusive right to use the sampler of a study, made by `Ledger.sampler_lock`.
+
+    The sampler is asked and told outside of the study's own lock, since it may take seconds:
+    reports of running trials go on meanwhile. This object only reads, in a transaction of its own,
+    so that rows may change after they were read; what follows from them is written in a
+    `StudyTransaction`. It must not be used after the block of `Ledger.sampler_lock`, or by another
+    thread.
+    """
 
     connection: Connection
     record: StudyRecord
 
-    def unasked(self, numbers: Sequence[int]) -> dict[int, Row[Any]]:
-        """The rows without parameters of some trials and of those before them, by number."""
+    def trials_without_params(self, numbers: Sequence[int]) -> dict[int, TrialRow]:
+        """Trials that wait for parameters, by number: of the given ones and of all before them."""
         if not numbers:
             return {}
         table = schema.trials
@@ -37,10 +53,10 @@ class SamplerLock:
             )
             .order_by(table.c.number)
         )
-        return {row.number: row for row in rows}
+        return {row.number: read_trial(row) for row in rows}
 
-    def untold(self) -> list[tuple[Row[Any], list[tuple[int, float]]]]:
-        """The finished trials of which the sampler has not heard, by number, and their curves."""
+    def untold_trials(self) -> list[FinishedTrial]:
+        """Finished trials that the sampler was not told of yet, by number."""
         table = schema.trials
         rows = self.connection.execute(
             select(table)
@@ -51,10 +67,15 @@ class SamplerLock:
             )
             .order_by(table.c.number)
         ).all()
-        return [(row, read_curve(self.connection, self.record.id, row.number)) for row in rows]
+        return [
+            FinishedTrial(
+                row=read_trial(row), curve=read_curve(self.connection, self.record.id, row.number)
+            )
+            for row in rows
+        ]
 
     def has_unfinished(self, numbers: Sequence[int]) -> bool:
-        """Whether some of the trials have not ended."""
+        """Whether some of the trials have not finished."""
         table = schema.trials
         found = self.connection.execute(
             select(table.c.number)
@@ -66,14 +87,3 @@ class SamplerLock:
             .limit(1)
         )
         return found.first() is not None
-
-
-def read_curve(connection: Connection, study_id: int, trial: int) -> list[tuple[int, float]]:
-    """The reported values of a trial, by step."""
-    table = schema.reports
-    rows = connection.execute(
-        select(table.c.step, table.c.value)
-        .where(table.c.study_id == study_id, table.c.trial == trial)
-        .order_by(table.c.step)
-    )
-    return [(row.step, row.value) for row in rows]

@@ -51,6 +51,8 @@ studies = Table(
     Column("share", JSONB, nullable=False, server_default="[]"),  # DAGs with which it shares
     Column("config", JSON, nullable=False),  # keeps the order of the space
     Column("pool", Text, nullable=False),
+    # What a trial takes of the pool for one unit.
+    Column("lease", Double, nullable=False, server_default="1"),
     Column("origin", JSON, nullable=False),
     Column("archive", Text),
     Column("packages", JSONB, nullable=False, server_default="[]"),
@@ -87,7 +89,7 @@ trials = Table(
     Column("state", Text, nullable=False),
     Column("params", JSON),  # keeps the order of the space
     Column("parent", Integer),
-    Column("wanted", JSON),  # parameters that a scheduler asks for
+    Column("requested_params", JSON),  # parameters that a scheduler or a user asks for
     Column("seed", BigInteger, nullable=False),
     Column("cache_key", Text),  # the same for trials whose reports are the same
     Column("served", JSON),  # the study, trial and step that it was served from
@@ -100,15 +102,15 @@ trials = Table(
     Column("metrics", JSON),
     Column("violations", JSON),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("asked_at", DateTime(timezone=True)),
-    Column("told", Boolean, nullable=False, server_default="false"),
+    Column("queued_at", DateTime(timezone=True)),  # when it last asked for a lease in vain
+    Column("told", Boolean, nullable=False, server_default="false"),  # the sampler knows its end
     Column("ended_at", DateTime(timezone=True)),
     _now(),
     UniqueConstraint("study_id", "number"),
-    Index("unasked_trials", "study_id", "number", postgresql_where=text("params IS NULL")),
+    Index("trials_without_params", "study_id", "number", postgresql_where=text("params IS NULL")),
     Index("untold_trials", "study_id", "number", postgresql_where=text("NOT told")),
     Index("trials_by_cache_key", "cache_key", postgresql_where=text("cache_key IS NOT NULL")),
-    Index("asking_trials", "study_id", postgresql_where=text("asked_at IS NOT NULL")),
+    Index("queued_trials", "study_id", postgresql_where=text("queued_at IS NOT NULL")),
 )
 
 segments = Table(
@@ -123,11 +125,12 @@ segments = Table(
     Column("runner", Text, nullable=False),
     Column("units", Double, nullable=False, server_default="1"),
     Column("provenance", JSON),
-    Column("asked", Text),
-    Column("asked_reason", Text),
+    Column("requested_action", Text),
+    Column("requested_reason", Text),
     Column("outcome", Text),
     Column("step", Integer),
     Column("reason", Text, nullable=False, server_default=""),
+    Column("cause", Text),
     Column("exit_code", Integer),
     Column("ended_at", DateTime(timezone=True)),
     _now(),

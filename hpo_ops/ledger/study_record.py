@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from hpo_ops.config import StudyConfig
+from sqlalchemy import Row
+
+from hpo_ops.config import StudyConfig, read_entered
 from hpo_ops.protocol import Provenance
 
 
@@ -65,3 +68,32 @@ class StudyRecord:
     def is_searching(self) -> bool:
         """Whether there may be more trials, now or after a pause."""
         return self.state in (StudyState.RUNNING, StudyState.PAUSED)
+
+
+def read_record(row: Row[Any]) -> StudyRecord:
+    """A study from a row that has all columns of the table of studies."""
+    values = dict(row._mapping)
+    return StudyRecord(
+        id=values["id"],
+        name=values["name"],
+        run_id=values["run_id"],
+        dag_id=values["dag_id"],
+        key=values["key"],
+        task_group=values["task_group"],
+        owner=values["owner"],
+        share=tuple(values["share"]),
+        config=read_entered(
+            json.dumps(values["config"]), source=f"study {values['name']} in the ledger"
+        ),
+        state=StudyState(values["state"]),
+        reason=values["reason"],
+        started_at=values["at"],
+        ended_at=values["ended_at"],
+        result=values["result"],
+        origin=Provenance.from_dict(values["origin"]),
+        archive=values["archive"],
+        packages=values["packages"],
+        experiment=values["experiment"],
+        repeat=values["repeat"],
+        retraining=values["retraining"],
+    )

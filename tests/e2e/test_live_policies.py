@@ -111,7 +111,7 @@ def test_the_leader_gets_all_units_when_the_deadline_is_near(lab: Lab, units: No
     assert leader[-1].units == 4
     assert leader[-1].from_step == leader[-2].step  # nothing is trained twice
     assert leader[-2].outcome == "paused"
-    assert " to 4 units: 4 units in turn from the best of 1 trials" in leader[-2].reason
+    assert " to 4 units: 4 units dealt in turn to 1 trials, the best first" in leader[-2].reason
     assert most_units(segments) <= UNITS
     # The others paused at the first rung, and were not good enough when the leader was whole.
     for trial in lab.session.gateway.trials(study.id)[1:]:

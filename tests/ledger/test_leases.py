@@ -16,8 +16,8 @@ from sqlalchemy import Connection, delete, func, select, text, update
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import (
     LEASE_TIME,
+    count_free,
     find_capacity,
-    free,
     renew,
     set_capacity,
     take,
@@ -72,7 +72,7 @@ def test_what_is_full_is_refused_with_numbers(ledger: Ledger, study_id: int) -> 
         assert take_one(connection, study_id) is None
         assert take_one(connection, study_id) is None
         assert take_one(connection, study_id) == "2 of 2 in the pool gpu are taken"
-        assert free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
 
 
 def test_a_pool_that_was_found_lets_more_than_it_has_through_alone(
@@ -81,9 +81,9 @@ def test_a_pool_that_was_found_lets_more_than_it_has_through_alone(
     with ledger.engine.begin() as connection:
         find_capacity(connection, "big", 2)
         assert why_never(connection, "big", 3) is None
-        assert free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 1
+        assert count_free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 1
         assert take_one(connection, study_id, pool="big", amount=3) is None
-        assert free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 0
+        assert count_free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 0
         refusal = take_one(connection, study_id, pool="big", amount=3)
         assert refusal == "3 of 2 in the pool big are taken"
 
@@ -94,7 +94,7 @@ def test_a_pool_that_was_set_says_what_it_will_never_have(ledger: Ledger, study_
         assert why_never(connection, "gpu", 2) is None
         assert why_never(connection, "gpu", 3) == "it needs 3 of the pool gpu, which has 2"
         assert take_one(connection, study_id, amount=3) == "0 of 2 in the pool gpu are taken"
-        assert free(connection, pool="gpu", study_id=study_id, at_most=9, amount=0.5) == 4
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=9, amount=0.5) == 4
 
 
 def test_an_unknown_pool_is_an_error(ledger: Ledger, study_id: int) -> None:
@@ -110,11 +110,11 @@ def test_a_study_takes_no_more_than_its_parallelism(ledger: Ledger, study_id: in
     with ledger.engine.begin() as connection:
         set_capacity(connection, "gpu", 10)
         assert take_one(connection, study_id, at_most=1) is None
-        assert free(connection, pool="gpu", study_id=study_id, at_most=1) == 0
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=1) == 0
         refusal = take_one(connection, study_id, at_most=1)
         assert refusal == "1 of 1 trials of the study run"
         assert take_one(connection, other, at_most=1) is None
-        assert free(connection, pool="gpu", study_id=other, at_most=4) == 3
+        assert count_free(connection, pool="gpu", study_id=other, at_most=4) == 3
 
 
 def test_shares_of_a_unit_fill_it_exactly(ledger: Ledger, study_id: int) -> None:
@@ -133,7 +133,7 @@ def test_what_nobody_renews_is_free_again(ledger: Ledger, study_id: int) -> None
     with ledger.engine.begin() as connection:
         assert renew(connection, "alive")
     with ledger.engine.begin() as connection:
-        assert free(connection, pool="gpu", study_id=study_id, at_most=9) == 1
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 1
         assert take_one(connection, study_id) is None
         assert take_one(connection, study_id) is not None
     with ledger.engine.begin() as connection:
@@ -148,7 +148,7 @@ def test_a_lease_that_is_rolled_back_was_never_taken(ledger: Ledger, study_id: i
     with ledger.engine.connect() as connection:
         take_one(connection, study_id)
         connection.rollback()
-        assert free(connection, pool="gpu", study_id=study_id, at_most=9) == 2
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 2
 
 
 def test_less_capacity_takes_nothing_away_but_gives_nothing_new(
@@ -158,7 +158,7 @@ def test_less_capacity_takes_nothing_away_but_gives_nothing_new(
         assert take_one(connection, study_id, segment="a") is None
         assert take_one(connection, study_id, segment="b") is None
         set_capacity(connection, "gpu", 1)
-        assert free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
+        assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
         give_back(connection, "a")
         assert take_one(connection, study_id) == "1 of 1 in the pool gpu are taken"
 
@@ -256,5 +256,5 @@ def test_leases_follow_their_model(
                 held |= {segment} & lapsed
                 lapsed.discard(segment)
     with ledger.engine.begin() as connection:
-        left = free(connection, pool="gpu", study_id=study_id, at_most=1000)
+        left = count_free(connection, pool="gpu", study_id=study_id, at_most=1000)
     assert left == max(capacity - len(held), 0)

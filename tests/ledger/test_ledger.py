@@ -102,11 +102,11 @@ def test_two_studies_never_wait_for_each_other(ledger: Ledger) -> None:
     def use_the_other() -> int:
         with ledger.study(two) as session:
             number = session.add_trial()
-            session.move_trial(number, TrialState.RUNNING, "its turn")
-        with ledger.asking(two):
+            session.trials.move(number, TrialState.RUNNING, "its turn")
+        with ledger.sampler_lock(two):
             return number
 
-    with ledger.study(one) as session, ledger.asking(one):
+    with ledger.study(one) as session, ledger.sampler_lock(one):
         session.add_trial()
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(use_the_other).result(timeout=20) == 0
@@ -150,7 +150,7 @@ def test_asks_of_one_study_come_one_after_the_other(ledger: Ledger) -> None:
     asking = []
 
     def ask(number: int) -> None:
-        with ledger.asking(study_id):
+        with ledger.sampler_lock(study_id):
             asking.append(("in", number))
             with ledger.study(study_id) as session:
                 session.add_trial()
@@ -170,7 +170,7 @@ def test_many_who_wait_to_ask_leave_connections_to_the_one_who_asks(database: st
     study_id = start(ledger).id
 
     def ask(_: int) -> int:
-        with ledger.asking(study_id), ledger.study(study_id) as session:
+        with ledger.sampler_lock(study_id), ledger.study(study_id) as session:
             return session.add_trial()
 
     with ThreadPoolExecutor(6) as pool:
@@ -184,11 +184,11 @@ def test_an_ask_of_another_process_is_waited_for(ledger: Ledger, database: str) 
     entered = Event()
 
     def ask() -> None:
-        with ledger.asking(study_id):
+        with ledger.sampler_lock(study_id):
             entered.set()
 
     with ThreadPoolExecutor(1) as pool:
-        with other.asking(study_id):
+        with other.sampler_lock(study_id):
             asked = pool.submit(ask)
             assert not entered.wait(0.2)
         assert entered.wait(20)
@@ -205,8 +205,8 @@ def test_a_transaction_that_is_rolled_back_leaves_nothing(ledger: Ledger, is_kno
     study_id = start(ledger).id
     with ledger.study(study_id) as session:
         session.add_trial()
-        session.move_trial(0, TrialState.RUNNING, "its turn")
-        session.add_reports(0, "s", [Report(step=1, metrics={"accuracy": 0.5})])
+        session.trials.move(0, TrialState.RUNNING, "its turn")
+        session.reports.add(0, "s", [Report(step=1, metrics={"accuracy": 0.5})])
         assert len(session.view.trials) == 1
     if not is_known:
         ledger._views.clear()
@@ -215,8 +215,8 @@ def test_a_transaction_that_is_rolled_back_leaves_nothing(ledger: Ledger, is_kno
     def break_off() -> None:
         with ledger.study(study_id) as session:
             session.add_trial()
-            session.add_reports(0, "s", [Report(step=2, metrics={"accuracy": 0.9})])
-            session.move_trial(0, TrialState.COMPLETED, "done")
+            session.reports.add(0, "s", [Report(step=2, metrics={"accuracy": 0.9})])
+            session.trials.move(0, TrialState.COMPLETED, "done")
             session.stop("enough")
             assert len(session.view.trials) == 2
             raise OnPurposeError
@@ -259,13 +259,13 @@ def test_the_view_of_two_processes_is_the_same(ledger: Ledger, database: str) ->
         here, there = (ledger, other) if turn % 2 else (other, ledger)
         with here.study(study_id) as session:
             number = session.add_trial()
-            session.propose(number, {"lr": turn / 10})
-            session.move_trial(number, TrialState.RUNNING, "its turn")
-            session.add_reports(number, "s", [Report(step=1, metrics={"accuracy": turn / 10})])
+            session.trials.propose(number, {"lr": turn / 10})
+            session.trials.move(number, TrialState.RUNNING, "its turn")
+            session.reports.add(number, "s", [Report(step=1, metrics={"accuracy": turn / 10})])
             saved = Checkpoint(step=1, uri="s3://x", files=1, bytes=1)
-            session.add_checkpoint(number, "s", saved)
+            session.checkpoints.add(number, "s", saved)
         with there.study(study_id) as session:
-            session.move_trial(number, TrialState.COMPLETED, "done")
+            session.trials.move(number, TrialState.COMPLETED, "done")
     with ledger.study(study_id) as session:
         mine = session.view
     with other.study(study_id) as session:
@@ -287,10 +287,10 @@ def test_history_is_in_order_and_only_grows(ledger: Ledger) -> None:
     for turn in range(4):
         with ledger.study(study_id) as session:
             number = session.add_trial()
-            session.propose(number, {"lr": 0.1})
-            session.move_trial(number, TrialState.RUNNING, "its turn")
-            session.add_reports(number, "s", [Report(step=1, metrics={"accuracy": 0.1})])
-            session.move_trial(number, TrialState.PRUNED, f"turn {turn}")
+            session.trials.propose(number, {"lr": 0.1})
+            session.trials.move(number, TrialState.RUNNING, "its turn")
+            session.reports.add(number, "s", [Report(step=1, metrics={"accuracy": 0.1})])
+            session.trials.move(number, TrialState.PRUNED, f"turn {turn}")
         rows = sorted(rows_of(ledger, events, study_id), key=lambda row: row.id)
         assert rows[: len(seen)] == seen  # what was there is as it was
         assert len(rows) > len(seen)
@@ -304,9 +304,9 @@ def test_reports_and_events_share_one_order(ledger: Ledger) -> None:
     study_id = start(ledger).id
     with ledger.study(study_id) as session:
         session.add_trial()
-        session.move_trial(0, TrialState.RUNNING, "its turn")
-        session.add_reports(0, "s", [Report(step=1, metrics={"accuracy": 0.1})])
-        session.move_trial(0, TrialState.COMPLETED, "done")
+        session.trials.move(0, TrialState.RUNNING, "its turn")
+        session.reports.add(0, "s", [Report(step=1, metrics={"accuracy": 0.1})])
+        session.trials.move(0, TrialState.COMPLETED, "done")
     (report,) = rows_of(ledger, reports, study_id)
     moved = [
         row.id for row in rows_of(ledger, events, study_id) if row.kind == EventKind.TRIAL_MOVED
@@ -319,12 +319,12 @@ def test_a_step_that_comes_twice_stays_as_it_was(ledger: Ledger) -> None:
     with ledger.study(study_id) as session:
         session.add_trial()
         for value in (0.5, 0.9):
-            session.add_reports(0, "s", [Report(step=1, metrics={"accuracy": value})])
-        assert session.curve(0) == [(1, 0.5)]
+            session.reports.add(0, "s", [Report(step=1, metrics={"accuracy": value})])
+        assert session.reports.curve(0) == [(1, 0.5)]
         assert session.view.trials[0].best_score == 0.5
         checkpoint = Checkpoint(step=1, uri="s3://x", files=1, bytes=1)
-        session.add_checkpoint(0, "s", checkpoint)
-        session.add_checkpoint(0, "s", checkpoint)
+        session.checkpoints.add(0, "s", checkpoint)
+        session.checkpoints.add(0, "s", checkpoint)
     kinds = [row.kind for row in rows_of(ledger, events, study_id)]
     assert kinds.count(EventKind.CHECKPOINT) == 1
 
@@ -335,7 +335,7 @@ def test_a_decision_that_is_repeated_is_kept_once(ledger: Ledger) -> None:
     with ledger.study(study_id) as session:
         session.add_trial()
         for step, decision in enumerate([go_on, go_on, stop, stop], start=1):
-            session.decide(0, step, decision)
+            session.trials.record_decision(0, step, decision)
     kept = [(row.step, row.action, row.reason) for row in rows_of(ledger, decisions, study_id)]
     assert kept == [(1, "continue", "good"), (3, "stop", "rank 9 of 9")]
 
@@ -345,7 +345,7 @@ def test_a_study_that_is_removed_takes_everything_of_it_along(ledger: Ledger) ->
     for study_id in (kept, removed):
         with ledger.study(study_id) as session:
             session.add_trial()
-            session.add_reports(0, "s", [Report(step=1, metrics={"accuracy": 0.1})])
+            session.reports.add(0, "s", [Report(step=1, metrics={"accuracy": 0.1})])
     with ledger.engine.begin() as connection:
         connection.execute(text("DELETE FROM ledger.studies WHERE id = :id"), {"id": removed})
         left = connection.execute(select(trials.c.study_id, func.count()).group_by("study_id"))

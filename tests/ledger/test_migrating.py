@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, inspect, select, text
 
 import hpo_ops.ledger.migrating
 from hpo_ops.ledger.migrating import migrate
-from hpo_ops.ledger.schema import SCHEMA, metadata
+from hpo_ops.ledger.rows import read_segment, read_trial
+from hpo_ops.ledger.schema import SCHEMA, metadata, segments, trials
+from hpo_ops.protocol import Action, Cause
 
 
 def differences(url: str) -> list[Any]:
@@ -124,3 +127,54 @@ def test_old_studies_keep_their_keys_and_old_jobs_their_owners(empty_database: s
     ]
     assert sorted(tuple(row) for row in jobs if row.key) == [("build", "bob")]
     assert [row.user for row in jobs if row.key is None] == ["ann"]
+
+
+def test_old_segments_get_their_cause_and_old_studies_their_lease(empty_database: str) -> None:
+    engine = create_engine(empty_database)
+    _migrate_to(engine, "0003")
+    study = (
+        "INSERT INTO ledger.studies (name, run_id, dag_id, key, config, pool, origin) VALUES "
+        "(:name, 'run', :name, :name, :config, 'gpu', '{}')"
+    )
+    trial = (
+        "INSERT INTO ledger.trials (study_id, number, state, seed, wanted, asked_at) VALUES "
+        "(1, 0, 'running', 7, '{\"lr\": 0.5}', now())"
+    )
+    segment = (
+        "INSERT INTO ledger.segments (id, study_id, trial, key, from_step, runner, asked, "
+        "asked_reason, outcome, reason) VALUES "
+        "(:id, 1, 0, 'key', 0, 'kubernetes', 'pause', 'rank 2', 'preempted', :reason)"
+    )
+    configs = {
+        "whole": {"runner": "kubernetes", "resources": {"gpu": 2}},
+        "part": {"runner": "kubernetes", "resources": {"gpu": 0.5}},
+        "cores": {"runner": "kubernetes", "resources": {"gpu": 0}},
+        "local": {"runner": "local", "resources": {"gpu": 4}},
+        "bare": {},
+    }
+    with engine.begin() as connection:
+        for name, config in configs.items():
+            values = {"name": name, "config": json.dumps(config)}
+            connection.execute(text(study), values)
+        connection.execute(text(trial))
+        for number, reason in enumerate(("out of memory: 2 GiB", "its node was drained")):
+            connection.execute(text(segment), {"id": str(number), "reason": reason})
+    migrate(engine)
+    with engine.connect() as connection:
+        leases = connection.execute(text("SELECT name, lease FROM ledger.studies ORDER BY id"))
+        assert [tuple(row) for row in leases] == [
+            ("whole", 2.0),
+            ("part", 0.5),
+            ("cores", 1.0),
+            ("local", 1.0),
+            ("bare", 1.0),
+        ]
+        rows = connection.execute(select(segments).order_by(segments.c.id)).all()
+        found = [read_segment(row) for row in rows]
+        (waiting,) = [read_trial(row) for row in connection.execute(select(trials))]
+    engine.dispose()
+    assert [row.cause for row in found] == [Cause.OUT_OF_MEMORY, None]
+    assert [row.requested_action for row in found] == [Action.PAUSE, Action.PAUSE]
+    assert [row.requested_reason for row in found] == ["rank 2", "rank 2"]
+    assert waiting.requested_params == {"lr": 0.5}
+    assert waiting.queued_at is not None

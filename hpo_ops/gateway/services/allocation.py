@@ -5,22 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
 
 from hpo_ops.allocators import changes_of
 from hpo_ops.config.allocator_limits import capacity_of
 from hpo_ops.core import Action, Allocation, Decision, Member, TrialGroup, TrialState
-from hpo_ops.ledger import StudySession, leases
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
+from hpo_ops.ledger import StudyTransaction
+from hpo_ops.ledger.rows import SegmentRow
 
 logger = logging.getLogger(__name__)
 
 ONE = Fraction(1)
 
 
-def width_for(session: StudySession, number: int) -> tuple[Fraction, str | None]:
+def width_for(session: StudyTransaction, number: int) -> tuple[Fraction, str | None]:
     """What the next segment of a trial gets, and why it has to wait if it gets nothing."""
     if session.record.config.allocator is None:
         return ONE, None
@@ -31,22 +28,15 @@ def width_for(session: StudySession, number: int) -> tuple[Fraction, str | None]
     return placement.width, None
 
 
-def startable(session: StudySession, numbers: Sequence[int]) -> list[int]:
+def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
     """Those of the trials that have a place and whose next segment fits into the pool now."""
     config = session.record.config
     if config.allocator is None:
-        free = leases.free(
-            session.connection,
-            pool=config.pool,
-            study_id=session.record.id,
-            at_most=config.parallelism,
-            amount=config.lease,
-        )
-        return list(numbers[:free])
+        return list(numbers[: session.leases.count_free()])
     if not numbers:
         return []
     placed = _allocate(session, _units(session)).placed
-    room = leases.room(session.connection, pool=config.pool, study_id=session.record.id)
+    room = session.leases.room()
     found, left = [], room.free + 1e-9
     for number in numbers:
         if number in placed and (amount := float(placed[number].width) * config.lease) <= left:
@@ -55,7 +45,7 @@ def startable(session: StudySession, numbers: Sequence[int]) -> list[int]:
     return found
 
 
-def resize(session: StudySession, segment: Row[Any]) -> Decision | None:
+def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
     """Whether a running trial is to save and start again with other resources, and why.
 
     Only what differs is touched: a trial that keeps its width runs on. One that has saved nothing
@@ -80,35 +70,35 @@ def resize(session: StudySession, segment: Row[Any]) -> Decision | None:
         decision = Decision(Action.RESIZE, text)
     else:
         return None
-    session.decide(number, trial.step, decision)
-    session.ask_segment(segment.id, decision)
+    session.trials.record_decision(number, trial.step, decision)
+    session.segments.request(segment.id, decision)
     logger.info("trial %d resize at step %d: %s", number, trial.step, decision.reason)
     return decision
 
 
-def _is_unsettled(session: StudySession, units: int) -> bool:
+def _is_unsettled(session: StudyTransaction, units: int) -> bool:
     """Whether units are idle, or too many are held, or a trial that has a place waits."""
     widths = [trial.width for trial in session.view.in_state(TrialState.RUNNING).values()]
     return sum(widths) != units or not all(widths)
 
 
-def _units(session: StudySession) -> int:
+def _units(session: StudyTransaction) -> int:
     """Whole units that the study may have now; a place each where nobody knows the capacity."""
     config = session.record.config
-    room = leases.room(session.connection, pool=config.pool, study_id=session.record.id)
+    room = session.leases.room()
     if room.amount is None:
         return config.parallelism
     return max(int(room.amount / config.lease + 1e-9), 0)
 
 
-def _allocate(session: StudySession, units: int) -> Allocation:
+def _allocate(session: StudyTransaction, units: int) -> Allocation:
     """Asks the allocator about every trial that has a place."""
     config, view = session.record.config, session.view
     allocator = config.create_allocator()
     if allocator is None:
         raise ValueError(f"study {session.record.key} has no allocator")
     numbers = sorted(view.in_state(TrialState.RUNNING))
-    rows = session.trials(numbers)
+    rows = session.trials.select(numbers)
     members = tuple(
         Member(
             trial=number,

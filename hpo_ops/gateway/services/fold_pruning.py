@@ -6,14 +6,14 @@ import logging
 
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.core.fold_aggregation import folds_of, reason_to_prune
-from hpo_ops.ledger import StudySession
+from hpo_ops.ledger import StudyTransaction
 
 logger = logging.getLogger(__name__)
 
 _VERBS = {TrialState.FAILED: "failed", TrialState.PRUNED: "was pruned"}
 
 
-def judge(session: StudySession, number: int) -> None:
+def judge(session: StudyTransaction, number: int) -> None:
     """Ends a trial's other folds where one of its folds has failed, or the trial is worse.
 
     Folds that have not begun end without being trained; what runs is told to stop.
@@ -28,25 +28,25 @@ def judge(session: StudySession, number: int) -> None:
         _end(session, trial, reason)
 
 
-def _reason_to_end(session: StudySession, trial: int) -> str | None:
+def _reason_to_end(session: StudyTransaction, trial: int) -> str | None:
     folds, config = folds_of(session.view, trial), session.record.config
     count = config.fold_count
     if len(folds) == count and all(fold.state.is_finished for fold in folds.values()):
         return None
     for fold, part in folds.items():
         if part.state in _VERBS:
-            why = session.trials([part.number])[part.number].reason
+            why = session.trials.get(part.number).reason
             return f"fold {fold + 1} of {count} {_VERBS[part.state]}: {why}"
     if config.folds is None or config.folds.prune is None:
         return None
     return reason_to_prune(session.view, trial, config.folds.prune)
 
 
-def _end(session: StudySession, trial: int, reason: str) -> None:
+def _end(session: StudyTransaction, trial: int, reason: str) -> None:
     """Prunes what is left of a trial."""
     count = session.record.config.fold_count
     numbers = range(trial * count, (trial + 1) * count)
-    rows = session.trials(numbers)
+    rows = session.trials.select(numbers)
     params = next((row.params for row in rows.values() if row.params is not None), None)
     logger.info("trial %d ends before all of its folds: %s", trial, reason)
     for number in numbers:
@@ -54,14 +54,14 @@ def _end(session: StudySession, trial: int, reason: str) -> None:
         if number not in rows:
             session.add_trial()
             if params is not None:
-                session.propose(number, params)
+                session.trials.propose(number, params)
         part = session.view.trials[number]
         if part.state.is_finished:
             continue
-        segment = session.open_segment(number)
+        segment = session.segments.find_open(number)
         if segment is None:
-            session.move_trial(number, TrialState.PRUNED, reason)
-        elif segment.asked is None:
+            session.trials.move(number, TrialState.PRUNED, reason)
+        elif segment.requested_action is None:
             decision = Decision(Action.STOP, reason)
-            session.decide(number, part.step, decision)
-            session.ask_segment(segment.id, decision)
+            session.trials.record_decision(number, part.step, decision)
+            session.segments.request(segment.id, decision)

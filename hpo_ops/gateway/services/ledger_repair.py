@@ -101,7 +101,7 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
         LookupError: The study has no such segment.
     """
     with ledger.study(study_id) as session:
-        segment = session.segment(segment_id)
+        segment = session.segments.find(segment_id)
         if segment is None:
             raise LookupError(f"study {session.record.key} has no segment {segment_id}")
         if segment.outcome is not None:

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from hpo_ops.client import (
     NextAction,
@@ -26,11 +25,9 @@ from hpo_ops.gateway.services import allocation, pbt_copies, score_cache, study_
 from hpo_ops.gateway.services.proposals import Proposals
 from hpo_ops.gateway.services.saved_checkpoints import restorable
 from hpo_ops.gateway.services.segments import Segments, score_of
-from hpo_ops.ledger import StudySession, StudyState, leases
+from hpo_ops.ledger import StudyState, StudyTransaction
+from hpo_ops.ledger.rows import Mishaps, TrialRow
 from hpo_ops.protocol import Assignment, Cause, Outcome, Provenance, SegmentResult
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 
 @dataclass(frozen=True)
@@ -60,19 +57,21 @@ class Turns(Segments):
                 return self._begin(session, answer, key)
         # Late binding: the sampler is asked when the trial starts, and knows every score so far.
         with self.proposals.proposed(study_id, [number]) as session:
-            row = session.trials([number])[number]
-            if TrialState(row.state).is_finished:
+            row = session.trials.get(number)
+            if row.state.is_finished:
                 return _done(row)
-            if TrialState(row.state) is not TrialState.RUNNING or session.record.is_over:
+            if row.state is not TrialState.RUNNING or session.record.is_over:
                 return NextAction(
                     kind=NextActionKind.WAIT, reason="the study has changed meanwhile"
                 )
             return self._begin(session, row, key)
 
-    def _settle_turn(self, session: StudySession, number: int, key: str) -> NextAction | Row[Any]:
+    def _settle_turn(
+        self, session: StudyTransaction, number: int, key: str
+    ) -> NextAction | TrialRow:
         """The answer to a trial's task, or the trial's row where it has a place and may begin."""
-        row = session.trial(number)
-        segment = session.open_segment(number) if row is not None else None
+        row = session.trials.find(number)
+        segment = session.segments.find_open(number) if row is not None else None
         if row is not None and segment is not None:
             if segment.key == key:
                 return self._run(session, row, segment.id, segment.from_step, segment.units)
@@ -82,7 +81,7 @@ class Turns(Segments):
                 cause=Cause.TASK_LOST,
             )
             row = study_transitions.end_segment(session, segment, lost)
-        if row is not None and TrialState(row.state).is_finished:
+        if row is not None and row.state.is_finished:
             return _done(row)
         if session.record.is_over:
             return _done_without_end(session, number, row)
@@ -90,7 +89,7 @@ class Turns(Segments):
             return NextAction(
                 kind=NextActionKind.WAIT, reason=f"the study is paused: {session.record.reason}"
             )
-        if row is not None and TrialState(row.state) is TrialState.RUNNING:
+        if row is not None and row.state is TrialState.RUNNING:
             return row
         if session.record.config.flow is Flow.ROUNDS:
             if row is None:
@@ -98,21 +97,21 @@ class Turns(Segments):
             return _done(row)  # paused at the barrier until a later round
         return self._queue_up(session, number)
 
-    def _queue_up(self, session: StudySession, number: int) -> NextAction | Row[Any]:
+    def _queue_up(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
         """Rolling: places go to whom the scheduler picks, which may be another trial."""
         granted, reason = study_transitions.fill_places(
             session, study_transitions.free_places(session)
         )
         if number in granted:
-            return session.trials([number])[number]
+            return session.trials.get(number)
         if not granted:
             study_transitions.stop_if_nothing_is_left(session)
             if session.record.is_over:
-                return _done_without_end(session, number, session.trial(number))
+                return _done_without_end(session, number, session.trials.find(number))
         is_next = number == len(session.view.trials)
         return NextAction(kind=NextActionKind.WAIT, reason=reason, is_next=is_next)
 
-    def _begin(self, session: StudySession, row: Row[Any], key: str) -> NextAction:
+    def _begin(self, session: StudyTransaction, row: TrialRow, key: str) -> NextAction:
         if reason := score_cache.serve(session, row):
             return NextAction(kind=NextActionKind.WAIT, reason=reason)
         if session.view.trials[row.number].state is not TrialState.RUNNING:
@@ -122,28 +121,22 @@ class Turns(Segments):
         config = session.record.config
         segment_id = uuid.uuid4().hex
         width, refusal = allocation.width_for(session, row.number)
-        refusal = refusal or leases.take(
-            session.connection,
-            pool=config.pool,
-            amount=float(width) * config.lease,
-            study_id=session.record.id,
-            trial=row.number,
-            segment_id=segment_id,
-            at_most=config.parallelism,
+        refusal = refusal or session.leases.take(
+            trial=row.number, segment_id=segment_id, width=width
         )
         if refusal:
-            leases.ask(session.connection, study_id=session.record.id, numbers=[row.number])
+            session.leases.mark_queued([row.number])
             has_queue = (
                 config.flow is Flow.ROUNDS and places_per_round(config) > config.parallelism
             )
-            is_next = has_queue and row.number == session.first_waiting()
+            is_next = has_queue and row.number == session.trials.first_without_segment()
             return NextAction(kind=NextActionKind.WAIT, reason=refusal, is_next=is_next)
         from_step = session.view.trials[row.number].checkpoint_step
         runner = find_runner(config.runner)
         has = runner.requested(config)
         if width != 1:
             has = has | runner.granted(config, float(width))
-        session.start_segment(
+        session.segments.start(
             segment_id,
             row.number,
             width=width,
@@ -151,14 +144,14 @@ class Turns(Segments):
             from_step=from_step,
             until_step=row.until_step,
             runner=config.runner,
-            provenance=Provenance(resources=has).over(session.record.origin).known(),
+            provenance=Provenance(resources=has).over(session.record.origin),
         )
         return self._run(session, row, segment_id, from_step, float(width))
 
     def _run(
         self,
-        session: StudySession,
-        row: Row[Any],
+        session: StudyTransaction,
+        row: TrialRow,
         segment_id: str,
         from_step: int,
         units: float,
@@ -170,7 +163,7 @@ class Turns(Segments):
             study=session.record.key,
             trial=row.number,
             segment=segment_id,
-            params=row.params,
+            params=dict(row.params or {}),
             metrics=[metric.name for metric in config.objectives],
             from_step=from_step,
             until_step=row.until_step,
@@ -190,14 +183,14 @@ class Turns(Segments):
             saved=restorable(session, row, from_step),
         )
         counts = runner.reacts_to_interruptions
-        preemptions, ooms = session.mishaps(row.number) if counts else (0, 0)
+        mishaps = session.segments.count_mishaps(row.number) if counts else Mishaps()
         return NextAction(
             kind=NextActionKind.RUN,
             reason=row.reason or "it is its turn",
             assignment=assignment,
             token=issue_segment_token(self.keys, segment_id),
-            preemptions=preemptions,
-            ooms=ooms,
+            preemptions=mishaps.preemptions,
+            ooms=mishaps.out_of_memory,
         )
 
     def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
@@ -209,7 +202,7 @@ class Turns(Segments):
                 answers += self._ready_in(session, mine)
         return answers
 
-    def _ready_in(self, session: StudySession, waiting: Sequence[Waiter]) -> list[WakeUp]:
+    def _ready_in(self, session: StudyTransaction, waiting: Sequence[Waiter]) -> list[WakeUp]:
         study_id = session.record.id
         if not session.record.config.reproducible:
             study_transitions.stop_if_due(session)
@@ -233,8 +226,8 @@ class Turns(Segments):
         running = session.view.in_state(TrialState.RUNNING)
         numbers = sorted(number for number in wanted if number in running)
         if numbers:
-            numbers = sorted(set(numbers) - score_cache.held_up(session, numbers))
-            leases.ask(session.connection, study_id=study_id, numbers=numbers)
+            numbers = sorted(set(numbers) - session.cached.waiting_for_another(numbers))
+            session.leases.mark_queued(numbers)
         answers += [
             WakeUp(study_id=study_id, trial=number, reason="a place is free")
             for number in allocation.startable(session, numbers)
@@ -251,7 +244,7 @@ class Turns(Segments):
         with self.ledger.study(study_id) as session:
             running = session.view.in_state(TrialState.RUNNING)
             for number in [number for number in numbers if number in running]:
-                if segment := session.open_segment(number):
+                if segment := session.segments.find_open(number):
                     over = SegmentResult(
                         outcome=Outcome.PREEMPTED,
                         reason="its task has ended",
@@ -268,28 +261,28 @@ class Turns(Segments):
         return lost
 
 
-def _done(row: Row[Any]) -> NextAction:
+def _done(row: TrialRow) -> NextAction:
     return NextAction(kind=NextActionKind.DONE, reason=row.reason, score=score_of(row))
 
 
-def _done_without_end(session: StudySession, number: int, row: Row[Any] | None) -> NextAction:
+def _done_without_end(session: StudyTransaction, number: int, row: TrialRow | None) -> NextAction:
     """The study is over for a trial that has not finished, or that never was."""
     reason = f"the study stops: {session.record.reason}"
     if row is None:
         score = TrialResult(trial=number, state=TrialState.PRUNED, reason=reason)
         return NextAction(kind=NextActionKind.DONE, reason=reason, score=score)
-    session.move_trial(number, TrialState.PRUNED, reason)
-    return _done(session.trials([number])[number])
+    session.trials.move(number, TrialState.PRUNED, reason)
+    return _done(session.trials.get(number))
 
 
-def _is_ended(session: StudySession, number: int) -> bool:
+def _is_ended(session: StudyTransaction, number: int) -> bool:
     """Whether a trial has ended while its task waited, as a fold does by another one."""
     trials = session.view.trials
     return number < len(trials) and trials[number].state.is_finished
 
 
-def _ended(session: StudySession, number: int) -> WakeUp:
-    score = score_of(session.trials([number])[number])
+def _ended(session: StudyTransaction, number: int) -> WakeUp:
+    score = score_of(session.trials.get(number))
     is_pruned = score.state is TrialState.PRUNED  # others end in their task
     return WakeUp(
         study_id=session.record.id,
@@ -299,14 +292,14 @@ def _ended(session: StudySession, number: int) -> WakeUp:
     )
 
 
-def _over(session: StudySession, number: int | None) -> WakeUp:
+def _over(session: StudyTransaction, number: int | None) -> WakeUp:
     """The end of a wait because the study is over; the trial, if any, is pruned."""
     score = None
-    if number is not None and session.open_segment(number) is None:
+    if number is not None and session.segments.find_open(number) is None:
         if _is_ended(session, number):
             score = _ended(session, number).score
         else:
-            score = _done_without_end(session, number, session.trial(number)).score
+            score = _done_without_end(session, number, session.trials.find(number)).score
     return WakeUp(
         study_id=session.record.id,
         trial=number,

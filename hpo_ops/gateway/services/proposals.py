@@ -1,25 +1,25 @@
-"""Asking Optuna for parameters and telling it results, outside of a study's lock."""
+"""The search of a study: asks Optuna for parameters and tells it results."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpo_ops.config import StudyConfig
 from hpo_ops.config.warm_start_section import fit_enqueued
 from hpo_ops.gateway.services import score_cache, study_transitions, tell_sampler
-from hpo_ops.ledger import Ledger, StudyRecord, StudySession
+from hpo_ops.ledger import Ledger, StudyRecord, StudyTransaction
+from hpo_ops.ledger.rows import TrialIdentity, TrialRow
 from hpo_ops.protocol import ParamValue
 from hpo_ops.samplers.optuna_search import Search
 from hpo_ops.samplers.optuna_storage import open_storage
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
-    from sqlalchemy import Row
 
 
 MAX_SEARCHES = 64
@@ -28,46 +28,54 @@ MAX_SEARCHES = 64
 
 @dataclass(frozen=True)
 class Proposals:
-    """The search side of studies. Asks of one study come one after the other."""
+    """Asks Optuna for parameters of trials, and tells it how trials ended.
+
+    Both happen under the study's sampler lock, one request after the other, and outside of the
+    study's own lock, since a sampler may take seconds.
+    """
 
     ledger: Ledger
 
     @cached_property
     def storage(self) -> BaseStorage:
         """Optuna's tables in the ledger's database."""
-        return open_storage(self.ledger.engine.url.render_as_string(hide_password=False))
+        return open_storage(self.ledger.url)
 
     @contextmanager
-    def proposed(self, study_id: int, numbers: Sequence[int]) -> Iterator[StudySession]:
-        """The transaction in which trials that had no parameters get them.
+    def proposed(self, study_id: int, numbers: Sequence[int]) -> Iterator[StudyTransaction]:
+        """The transaction in which trials get the parameters that they lack.
 
-        Before that, Optuna is told of every finished trial that it has not heard of, by number.
-        A trial is reserved in the ledger before Optuna is asked: what was cut short is found
-        again, and asked and told again with the same answer. So the folds of a trial, each of
-        which asks for it, have the same parameters.
+        Before that, Optuna is told of every finished trial that it was not told of yet, by number.
+        A trial is reserved in the ledger before Optuna is asked. After a crash in between, the
+        same question is asked again and has the same answer. Each fold of a trial asks for the
+        trial, so that all folds have the same parameters.
+
+        Args:
+            study_id: The study.
+            numbers: Trials that need parameters. Those before them that lack them get theirs too,
+                since Optuna is asked in the order of the numbers.
         """
-        with self.ledger.asking(study_id) as asking:
-            record, ended, rows = (
-                asking.record,
-                tell_sampler.untold(asking),
-                asking.unasked(numbers),
-            )
+        with self.ledger.sampler_lock(study_id) as sampler:
+            record = sampler.record
+            results = tell_sampler.untold_results(sampler)
+            rows = sampler.trials_without_params(numbers)
             search = self.search(record)
-            for ending in ended:
-                ending.tell(search)
-            asked = {
-                number: search.ask(number // record.config.fold_count, wanted=row.wanted)
+            for result in results:
+                result.tell(search)
+            proposed = {
+                number: search.ask(number // record.config.fold_count, wanted=row.requested_params)
                 for number, row in rows.items()
             }
             with self.ledger.study(study_id) as session:
-                session.mark_told([number for ending in ended for number in ending.numbers])
-                for number, params in asked.items():
-                    session.propose(number, params, **_identity(record, rows[number], params))
+                session.trials.mark_told([number for item in results for number in item.numbers])
+                for number, params in proposed.items():
+                    identity = _identity(record, rows[number], params)
+                    session.trials.propose(number, params, identity)
                     study_transitions.refuse_if_impossible(session, number)
                 yield session
 
     def tell(self, study_id: int) -> None:
-        """Tells Optuna of every finished trial that it has not heard of."""
+        """Tells Optuna of every finished trial that it was not told of yet."""
         with self.proposed(study_id, []):
             pass
 
@@ -102,8 +110,8 @@ class Proposals:
 
 
 def _identity(
-    record: StudyRecord, row: Row[Any], params: Mapping[str, ParamValue]
-) -> dict[str, Any]:
-    """The seed and cache key of a trial; a copy's reports depend on its parent, so it has none."""
-    known = score_cache.identity(record, params, fold=row.number % record.config.fold_count)
-    return known if row.parent is None else {**known, "cache_key": None}
+    record: StudyRecord, row: TrialRow, params: Mapping[str, ParamValue]
+) -> TrialIdentity:
+    """The seed and cache key of a trial. A copy has no key: its reports depend on its parent."""
+    identity = score_cache.identity(record, params, fold=row.number % record.config.fold_count)
+    return identity if row.parent is None else replace(identity, cache_key=None)

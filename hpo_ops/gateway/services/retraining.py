@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from hpo_ops.client import Best, Retraining
-from hpo_ops.core import TrialState
 from hpo_ops.gateway.services import score_cache
-from hpo_ops.ledger import StudySession, StudyState
+from hpo_ops.ledger import StudyState, StudyTransaction
 
 
-def begin(session: StudySession, best: Best | None) -> Retraining:
+def begin(session: StudyTransaction, best: Best | None) -> Retraining:
     """The trial that trains the best one on all data, made if it is not there.
 
     The best step of the averaged curve is its last.
@@ -28,7 +27,7 @@ def begin(session: StudySession, best: Best | None) -> Retraining:
         return Retraining(reason="no trial has all of its folds")
     reason = f"trial {best.trial} is trained on all data, up to its best step {best.step}"
     number = session.add_trial(is_retraining=True)
-    session.retrain(number)
-    session.propose(number, best.params, **score_cache.identity(record, best.params, fold=None))
-    session.move_trial(number, TrialState.RUNNING, reason, until_step=best.step)
+    session.begin_retraining(number)
+    session.trials.propose(number, best.params, score_cache.identity(record, best.params))
+    session.trials.give_slot(number, reason, until_step=best.step)
     return Retraining(trial=number, reason=reason)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import select
-
 from hpo_ops.checkpoints.manifest import check_path
-from hpo_ops.ledger import StudyRecord, StudySession
-from hpo_ops.ledger.schema import checkpoints
+from hpo_ops.ledger import StudyRecord, StudyTransaction
+from hpo_ops.ledger.rows import TrialRow
 from hpo_ops.protocol import SavedCheckpoint
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 MOST_SAVED = 20
 """How many checkpoints a segment is told of: the newest, and older ones should they be broken."""
@@ -28,7 +21,7 @@ def checkpoint_uri(record: StudyRecord, trial: int, step: int) -> str:
     return f"{store_prefix(record)}{record.key}/trials/{trial}/{step}"
 
 
-def restorable(session: StudySession, row: Row[Any], from_step: int) -> list[SavedCheckpoint]:
+def restorable(session: StudyTransaction, row: TrialRow, from_step: int) -> list[SavedCheckpoint]:
     """The checkpoints that a trial may go on from, newest first, with their digests.
 
     A trial that was served from another one has the other's among its own; a copy that has none
@@ -40,23 +33,13 @@ def restorable(session: StudySession, row: Row[Any], from_step: int) -> list[Sav
     return own if own or row.parent is None else _saved(session, row.parent, from_step)
 
 
-def _saved(session: StudySession, trial: int, at_most: int) -> list[SavedCheckpoint]:
-    table, prefix = checkpoints, store_prefix(session.record)
-    found = session.connection.execute(
-        select(table.c.step, table.c.uri, table.c.digest)
-        .where(
-            table.c.study_id == session.record.id,
-            table.c.trial == trial,
-            table.c.step <= at_most,
-            table.c.uri.startswith(prefix, autoescape=True),
-        )
-        .order_by(table.c.step.desc())
-        .limit(MOST_SAVED)
-    )
+def _saved(session: StudyTransaction, trial: int, at_most: int) -> list[SavedCheckpoint]:
+    prefix = store_prefix(session.record)
+    found = session.checkpoints.newest(trial, at_most=at_most, uri_prefix=prefix, limit=MOST_SAVED)
     return [
-        SavedCheckpoint(step=row.step, path=row.uri.removeprefix(prefix), digest=row.digest)
-        for row in found
-        if _is_path(row.uri.removeprefix(prefix))
+        SavedCheckpoint(step=saved.step, path=path, digest=saved.digest)
+        for saved in found
+        if _is_path(path := saved.uri.removeprefix(prefix))
     ]
 
 

@@ -1,8 +1,9 @@
-"""The score cache: what was trained before, here or in another study, is not trained again.
+"""The score cache: serves the reports of an identical earlier trial instead of training again.
 
-A trial is served when it is about to start a segment. Reports of the trial like it are replayed
-into it one by one, through the scheduler, as if they had been trained; where they end too early it
-goes on from the other's checkpoint. A trial whose like trains at this moment waits for it.
+A trial is served when it is about to start a segment. The reports of an identical trial, one with
+the same cache key, are replayed into it one by one, through the scheduler, as if they had been
+trained. Where they end too early the trial goes on from the other's checkpoint. A trial waits
+while an identical one is being trained.
 """
 
 from __future__ import annotations
@@ -10,41 +11,32 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, exists, func, or_, select, text, true, tuple_
-
-from hpo_ops.client import Served
 from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core.cache_keys import cache_key, canonical_params, seed_of_params
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import store_prefix
-from hpo_ops.ledger import StudyRecord, StudySession
-from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
-from hpo_ops.ledger.study_sharing import shares_with
+from hpo_ops.ledger import StudyRecord, StudyTransaction
+from hpo_ops.ledger.cached_trials import CacheSource
+from hpo_ops.ledger.rows import SegmentRow, ServedFrom, TrialIdentity, TrialRow
 from hpo_ops.protocol import Cause, Checkpoint, Outcome, ParamValue, Report, SegmentResult
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 logger = logging.getLogger(__name__)
 
 RUNNER = "cache"
-"""What a segment that was served instead of trained has as its runner."""
-MOST_SOURCES = 8
+"""The runner of a segment that was served instead of trained."""
 
 
 def identity(
     record: StudyRecord, params: Mapping[str, ParamValue], *, fold: int | None = None
-) -> dict[str, Any]:
-    """The seed and the cache key of a trial with these parameters, where they depend on them.
+) -> TrialIdentity:
+    """The seed and the cache key of a trial with these parameters.
 
     Args:
         record: The study.
         params: The parameters.
-        fold: The fold, in a study with folds; None trains on all data there.
+        fold: The fold, in a study with folds; None for the trial that trains on all data there.
     """
     config = record.config
     same = canonical_params(config.space, params)
@@ -52,8 +44,8 @@ def identity(
     if seed is None:
         seed = seed_of_params(config.seed, same)
     if not config.cache:
-        return {} if config.trial_seed is None else {"seed": seed}
-    here = f"only in {record.key}"  # what is not known is like nothing in another study
+        return TrialIdentity(seed=config.trial_seed)
+    here = f"only in {record.key}"  # what is not known cannot be identical in another study
     made_of = {
         "code": None if config.code is None else record.origin.code_hash or here,
         "image": record.origin.image or config.image,
@@ -65,56 +57,30 @@ def identity(
     }
     part = "" if config.folds is None else f"{'all' if fold is None else fold}/{config.fold_count}"
     key = cache_key(made_of=made_of, params=same, seed=seed, fold=part)
-    return {"seed": seed, "cache_key": key}
+    return TrialIdentity(seed=seed, cache_key=key)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A trial like the one that is to run, and what it has to give.
+def serve(session: StudyTransaction, row: TrialRow) -> str | None:
+    """Replays the reports of an identical trial into a trial that is about to start a segment.
 
-    Attributes:
-        study_id: Its study.
-        study: The key of its study.
-        trial: Its number.
-        step: Its last reported step.
-        is_whole: Its training has ended by itself.
-    """
-
-    study_id: int
-    study: str
-    trial: int
-    step: int
-    is_whole: bool
-
-    def covers(self, until_step: int | None) -> bool:
-        """Whether nothing is left to train up to a step; None is the training's own end."""
-        return self.is_whole if until_step is None else self.step >= until_step
-
-    def __str__(self) -> str:
-        return f"trial {self.trial} of {self.study}"
-
-
-def serve(session: StudySession, row: Row[Any]) -> str | None:
-    """Gives a trial that is about to run what is known of one like it.
-
-    Afterwards the trial has ended, is paused, or still runs with some steps fewer to train.
+    Afterwards the trial has finished, is paused, or still runs with fewer steps to train.
 
     Returns:
-        Why it has to wait, where one like it trains now; else None.
+        Why the trial has to wait, where an identical one is being trained; else None.
     """
     if row.cache_key is None:
         return None
     if session.record.config.data.version is not None:
-        _lock(session, row.cache_key)  # a study beside this one may be about to start the same
-    sources = list(_sources(session, row))
+        session.cached.lock(row.cache_key)  # another study may be about to start the same
+    sources = session.cached.sources(row)
     for source in sources:
         if source.covers(row.until_step) and _replay(session, row, source, row.until_step):
             return None
-    if other := _trained_now(session, row):
-        return f"{other} trains the same now"
+    if other := session.cached.find_in_training(row):
+        return f"{other} is identical and is being trained: waiting for its reports"
     known = session.view.trials[row.number].checkpoint_step
     newest = {
-        source: max(_saved(session, source, at_most=row.until_step), default=0)
+        source: max(_checkpoints(session, source, at_most=row.until_step), default=0)
         for source in sources
     }
     for source in sorted(sources, key=lambda source: -newest[source]):
@@ -123,152 +89,45 @@ def serve(session: StudySession, row: Row[Any]) -> str | None:
     return None
 
 
-def held_up(session: StudySession, numbers: Sequence[int]) -> set[int]:
-    """Those of the trials that wait for one like them, which trains now."""
-    mine = trials.alias()
-    is_training = exists().where(
-        trials.c.cache_key == mine.c.cache_key,
-        studies.c.id == trials.c.study_id,
-        shares_with(session.record),
-        _is_another(mine.c.study_id, mine.c.number),
-        *_is_trained(),
-    )
-    found = session.connection.execute(
-        select(mine.c.number).where(
-            mine.c.study_id == session.record.id, mine.c.number.in_(numbers), is_training
-        )
-    )
-    return set(found.scalars())
+def restore_from(session: StudyTransaction, number: int, step: int) -> str | None:
+    """The folder in the store of a trial's checkpoint, where the score cache lent it.
 
+    Args:
+        session: The study.
+        number: The trial.
+        step: The checkpoint's step.
 
-def restore_from(session: StudySession, number: int, step: int) -> str | None:
-    """Where in the store a trial's checkpoint of a step is, if it was served from another one."""
+    Returns:
+        None where the trial saved the checkpoint itself.
+    """
     if step == 0:
         return None
-    uri = session.connection.execute(
-        select(checkpoints.c.uri)
-        .join(segments, segments.c.id == checkpoints.c.segment_id)
-        .where(
-            checkpoints.c.study_id == session.record.id,
-            checkpoints.c.trial == number,
-            checkpoints.c.step == step,
-            segments.c.runner == RUNNER,
-        )
-    ).scalar_one_or_none()
+    uri = session.checkpoints.find_uri(number, step, runner=RUNNER)
     return uri and uri.removeprefix(store_prefix(session.record)).rpartition("/")[0]
 
 
-def _lock(session: StudySession, key: str) -> None:
-    """Until the transaction ends nobody else looks whether this key is trained."""
-    session.connection.execute(
-        text("SELECT pg_advisory_xact_lock(:key)"),
-        {"key": int(key[:16], 16) - (1 << 63)},
-    )
-
-
-def _is_another(study_id: Any, number: Any) -> ColumnElement[bool]:
-    return tuple_(trials.c.study_id, trials.c.number) != tuple_(study_id, number)
-
-
-def _is_trained() -> list[ColumnElement[bool]]:
-    """A trial has a segment that is alive: its lease is renewed."""
-    return [
-        segments.c.study_id == trials.c.study_id,
-        segments.c.trial == trials.c.number,
-        segments.c.outcome.is_(None),
-        leases.c.segment_id == segments.c.id,
-        leases.c.expires_at > func.now(),
-    ]
-
-
-def _sources(session: StudySession, row: Row[Any]) -> Iterator[Source]:
-    """Trials like this one that have more than it: first those of this study that trained."""
-    is_whole = exists().where(
-        segments.c.study_id == trials.c.study_id,
-        segments.c.trial == trials.c.number,
-        segments.c.outcome == Outcome.COMPLETED.value,
-        segments.c.until_step.is_(None),
-    )
-    found = session.connection.execute(
-        select(
-            trials.c.study_id,
-            trials.c.number,
-            trials.c.step,
-            studies.c.key,
-            is_whole.label("is_whole"),
-        )
-        .join(studies, studies.c.id == trials.c.study_id)
-        .where(
-            trials.c.cache_key == row.cache_key,
-            shares_with(session.record),
-            _is_another(session.record.id, row.number),
-            or_(trials.c.step > row.step, is_whole),
-            trials.c.step > 0,
-        )
-        .order_by(
-            (trials.c.study_id != session.record.id),
-            trials.c.served.is_not(None),
-            trials.c.step.desc(),
-            trials.c.study_id,
-            trials.c.number,
-        )
-        .limit(MOST_SOURCES)
-    )
-    for item in found:
-        yield Source(item.study_id, item.key, item.number, item.step, item.is_whole)
-
-
-def _trained_now(session: StudySession, row: Row[Any]) -> str | None:
-    found = session.connection.execute(
-        select(trials.c.number, studies.c.key)
-        .join(studies, studies.c.id == trials.c.study_id)
-        .where(
-            trials.c.cache_key == row.cache_key,
-            shares_with(session.record),
-            _is_another(session.record.id, row.number),
-            exists().where(*_is_trained()),
-        )
-        .limit(1)
-    ).one_or_none()
-    return found and f"trial {found.number} of {found.key}"
-
-
-def _saved(session: StudySession, source: Source, at_most: int | None) -> dict[int, Checkpoint]:
-    """The checkpoints that a source still has, in this study's store, by step."""
-    table = checkpoints
-    rows = session.connection.execute(
-        select(table.c.step, table.c.uri, table.c.files, table.c.bytes, table.c.digest).where(
-            table.c.study_id == source.study_id,
-            table.c.trial == source.trial,
-            table.c.uri.startswith(store_prefix(session.record), autoescape=True),
-            true() if at_most is None else table.c.step <= at_most,
-        )
-    )
-    return {row.step: Checkpoint(**row._mapping) for row in rows}
-
-
 def _replay(
-    session: StudySession,
-    row: Row[Any],
-    source: Source,
+    session: StudyTransaction,
+    row: TrialRow,
+    source: CacheSource,
     until_step: int | None,
     *,
     is_more: bool = False,
 ) -> bool:
-    """Replays a source's reports into a trial, as a segment of its own that nobody trained.
+    """Replays the reports of a source into a trial, as a segment of its own that nobody trained.
 
     Args:
         session: The study.
         row: The trial.
-        source: The trial like it.
+        source: The identical trial.
         until_step: The last step to replay.
-        is_more: There is more to train after that: the trial goes on running.
+        is_more: Whether there is more to train after that: the trial goes on running.
 
     Returns:
         False where the reports lack a metric of this study, so that nothing was replayed.
     """
-    number: int = row.number
-    history = _reports(session, source, after=row.step, until_step=until_step)
+    number = row.number
+    history = session.cached.reports_of(source, after=row.step, until_step=until_step)
     names = {metric.name for metric in session.record.config.objectives}
     if any(names - set(report.metrics) for report in history):
         return False
@@ -281,36 +140,32 @@ def _replay(
             break
     step = session.view.trials[number].step
     _borrow(session, number, segment.id, source, step)
-    served = Served(study=source.study, trial=source.trial, step=step)
-    session.update_trial(number, served=served.to_dict())
+    served = ServedFrom(study=source.study, trial=source.trial, step=step)
+    session.trials.record_served(number, served)
     note = f"from the cache: {source}"
     logger.info("trial %d is served up to step %d %s", number, step, note)
     if decision is not None and (outcome := decision.action.outcome) is not None:
         reason = f"{decision.reason} ({note})"
-        result = SegmentResult(
-            outcome=outcome, step=step, reason=reason, cause=Cause.SERVED_FROM_CACHE
-        )
+        result = _result(outcome, step, reason)
         study_transitions.end_segment(session, segment, result)
     elif is_more:
-        result = SegmentResult(
-            outcome=Outcome.COMPLETED, step=step, reason=note, cause=Cause.SERVED_FROM_CACHE
-        )
-        session.end_segment(segment.id, number, result)
+        result = _result(Outcome.COMPLETED, step, note)
+        session.segments.end(segment.id, number, result)
     else:
         last = max(step, until_step or 0)
-        result = SegmentResult(
-            outcome=Outcome.COMPLETED,
-            step=last,
-            reason=f"{last} steps {note}",
-            cause=Cause.SERVED_FROM_CACHE,
-        )
+        result = _result(Outcome.COMPLETED, last, f"{last} steps {note}")
         study_transitions.end_segment(session, segment, result)
     return True
 
 
-def _start(session: StudySession, row: Row[Any], until_step: int | None) -> Row[Any]:
+def _result(outcome: Outcome, step: int, reason: str) -> SegmentResult:
+    cause = Cause.SERVED_FROM_CACHE
+    return SegmentResult(outcome=outcome, step=step, reason=reason, cause=cause)
+
+
+def _start(session: StudyTransaction, row: TrialRow, until_step: int | None) -> SegmentRow:
     segment_id = uuid.uuid4().hex
-    session.start_segment(
+    session.segments.start(
         segment_id,
         row.number,
         width=Fraction(1),
@@ -319,30 +174,14 @@ def _start(session: StudySession, row: Row[Any], until_step: int | None) -> Row[
         until_step=until_step,
         runner=RUNNER,
     )
-    segment = session.segment(segment_id)
+    segment = session.segments.find(segment_id)
     if segment is None:
         raise LookupError(f"segment {segment_id} was just started")
     return segment
 
 
-def _reports(
-    session: StudySession, source: Source, *, after: int, until_step: int | None
-) -> list[Report]:
-    rows = session.connection.execute(
-        select(reports.c.step, reports.c.metrics, reports.c.seconds)
-        .where(
-            reports.c.study_id == source.study_id,
-            reports.c.trial == source.trial,
-            reports.c.step > after,
-            true() if until_step is None else reports.c.step <= until_step,
-        )
-        .order_by(reports.c.step)
-    )
-    return [Report(**row._mapping) for row in rows]
-
-
-def _batches(session: StudySession, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
-    """One report at a time, unless nobody judges them before the last."""
+def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
+    """Reports one at a time, or all at once where no decision is made before the last of them."""
     config = session.record.config
     if config.reproducible or (config.scheduler.name == "default" and config.goal.target is None):
         yield from [history] if history else []
@@ -351,10 +190,10 @@ def _batches(session: StudySession, history: Sequence[Report]) -> Iterator[Seque
 
 
 def _borrow(
-    session: StudySession, number: int, segment_id: str, source: Source, step: int
+    session: StudyTransaction, number: int, segment_id: str, source: CacheSource, step: int
 ) -> None:
-    """The newest and the best checkpoint of a source count as the trial's own."""
-    saved = _saved(session, source, at_most=step)
+    """Makes the newest and the best checkpoint of a source checkpoints of the trial too."""
+    saved = _checkpoints(session, source, at_most=step)
     if not saved:
         return
     trial = session.view.trials[number]
@@ -364,4 +203,12 @@ def _borrow(
         default=None,
     )
     for one in sorted({max(saved), best.step if best else max(saved)}):
-        session.add_checkpoint(number, segment_id, saved[one])
+        session.checkpoints.add(number, segment_id, saved[one])
+
+
+def _checkpoints(
+    session: StudyTransaction, source: CacheSource, *, at_most: int | None
+) -> dict[int, Checkpoint]:
+    """The checkpoints that a source still has in this study's store, by step."""
+    prefix = store_prefix(session.record)
+    return session.cached.checkpoints_of(source, at_most=at_most, uri_prefix=prefix)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client import SegmentReceipt, Served, TrialResult
-from hpo_ops.core import Action, Decision, TrialState
+from hpo_ops.core import Action, Decision
 from hpo_ops.gateway.services import allocation, score_cache, study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
-from hpo_ops.ledger import Ledger, StudySession, StudyState, leases
-from hpo_ops.ledger.forecast_rows import keep_forecast
+from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
+from hpo_ops.ledger.forecast_rows import record_forecast
+from hpo_ops.ledger.rows import SegmentRow, TrialRow
 from hpo_ops.protocol import (
     Checkpoint,
     Control,
     CurveForecast,
-    Outcome,
     Provenance,
     Report,
     SegmentResult,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 logger = logging.getLogger(__name__)
 
@@ -54,23 +50,15 @@ class Segments:
                 decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
         return Control(action=decision.action, reason=decision.reason)
 
-    def _keep_lease(self, session: StudySession, segment: Row[Any]) -> str | None:
+    def _keep_lease(self, session: StudyTransaction, segment: SegmentRow) -> str | None:
         """Renews a segment's lease, or takes one anew where it expired meanwhile.
 
         Returns:
             Why there is none to be had any more; None where all is well.
         """
-        if leases.renew(session.connection, segment.id):
+        if session.leases.renew(segment.id):
             return None
-        return leases.take(
-            session.connection,
-            pool=session.record.config.pool,
-            amount=segment.units * session.record.config.lease,
-            study_id=session.record.id,
-            trial=segment.trial,
-            segment_id=segment.id,
-            at_most=session.record.config.parallelism,
-        )
+        return session.leases.take(trial=segment.trial, segment_id=segment.id, width=segment.units)
 
     def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
         """Renews the leases of segments whose pods are there.
@@ -86,8 +74,8 @@ class Segments:
                 over.append(segment_id)
                 continue
             with self.ledger.study(study_id) as session:
-                segment = session.segment(segment_id)
-                if segment is not None and segment.outcome is None:
+                segment = session.segments.find(segment_id)
+                if segment is not None and segment.is_open:
                     self._keep_lease(session, segment)
                     if session.record.state in (StudyState.RUNNING, StudyState.RETRAINING):
                         continue
@@ -99,14 +87,14 @@ class Segments:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
-            return session.curve(number)
+            return session.reports.curve(number)
 
     def forecast(self, segment_id: str, made: CurveForecast) -> None:
         """Takes in a forecast; what follows from it is decided at the report of its step."""
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
-            keep_forecast(session, number, made)
+            record_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Takes in that a checkpoint is whole in the store.
@@ -118,7 +106,9 @@ class Segments:
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             uri = checkpoint_uri(session.record, number, checkpoint.step)
-            session.add_checkpoint(number, segment_id, replace(checkpoint, uri=uri), is_anew=True)
+            session.checkpoints.add(
+                number, segment_id, replace(checkpoint, uri=uri), replaces=True
+            )
 
     def store_access(self, segment_id: str) -> StoreAccess:
         """The part of the store that the segment's agent needs; while the segment is open."""
@@ -165,16 +155,16 @@ class Segments:
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
-            segment = session.segment(segment_id)
+            segment = session.segments.find(segment_id)
             if segment is None:
                 return SegmentReceipt(result=result)
-            counted = _result_of(segment)
+            counted = segment.result
             if is_agent and counted is not None and not _is_same(result, counted):
                 raise SegmentOverError(f"segment {segment_id} is over")
             is_repetition = is_agent and counted is not None
             if provenance is not None and provenance.known() and not is_repetition:
-                before = Provenance.from_dict(segment.provenance or {})
-                session.describe_segment(segment_id, provenance.over(before))
+                known = provenance.over(segment.provenance)
+                session.segments.record_provenance(segment_id, known)
             if counted is None:
                 study_transitions.take_reports(session, number, segment_id, last)
                 if last:
@@ -191,22 +181,10 @@ class Segments:
                         result.outcome,
                         result.reason,
                     )
-                row = session.trials([number])[number]
+                row = session.trials.get(number)
                 result = counted
-            is_done = TrialState(row.state).is_finished
+            is_done = row.state.is_finished
             return SegmentReceipt(result=result, score=score_of(row) if is_done else None)
-
-
-def _result_of(segment: Row[Any]) -> SegmentResult | None:
-    """How a segment ended; None where it has not."""
-    if segment.outcome is None:
-        return None
-    return SegmentResult(
-        outcome=Outcome(segment.outcome),
-        step=segment.step,
-        reason=segment.reason,
-        exit_code=segment.exit_code,
-    )
 
 
 def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
@@ -214,22 +192,22 @@ def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
     return replace(said, cause=counted.cause) == counted
 
 
-def score_of(row: Row[Any]) -> TrialResult:
+def score_of(row: TrialRow) -> TrialResult:
     """How a trial stands, by its row."""
     return TrialResult(
         trial=row.number,
-        state=TrialState(row.state),
+        state=row.state,
         reason=row.reason,
         step=row.step,
         value=row.value,
         best_step=row.best_step,
-        params=row.params or {},
-        served=Served.from_dict(row.served) if row.served else None,
+        params=dict(row.params or {}),
+        served=None if row.served is None else Served(**asdict(row.served)),
     )
 
 
-def _require_open(session: StudySession, segment_id: str) -> Row[Any]:
-    segment = session.segment(segment_id)
-    if segment is None or segment.outcome is not None:
+def _require_open(session: StudyTransaction, segment_id: str) -> SegmentRow:
+    segment = session.segments.find(segment_id)
+    if segment is None or not segment.is_open:
         raise SegmentOverError(f"segment {segment_id} is over")
     return segment

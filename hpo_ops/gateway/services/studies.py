@@ -33,8 +33,8 @@ from hpo_ops.gateway.services.segments import score_of
 from hpo_ops.ledger import (
     StudyIdentity,
     StudyRecord,
-    StudySession,
     StudyState,
+    StudyTransaction,
     UnknownStudyError,
 )
 from hpo_ops.ledger.study_identity import is_generic
@@ -147,21 +147,23 @@ class Studies(Turns):
                 usual where they would not suffice otherwise.
         """
         with self.ledger.study(study_id) as session:
-            row = session.round(round_number)
+            row = session.rounds.find(round_number)
             if row is None:
                 left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
                 size = max(
                     places_per_round(session.record.config), -(-left // max(rounds_left, 1))
                 )
                 numbers, reason = study_transitions.fill_places(session, size)
-                session.add_round(round_number, numbers, reason)
+                session.rounds.add(round_number, numbers, reason)
             else:
-                numbers, reason = row.members, row.reason
+                numbers, reason = list(row.members), row.reason
         with self.proposals.proposed(study_id, numbers) as session:
-            rows = session.trials(numbers)
+            rows = session.trials.select(numbers)
         planned = [
             PlannedTrial(
-                trial=number, params=rows[number].params, until_step=rows[number].until_step
+                trial=number,
+                params=dict(rows[number].params or {}),
+                until_step=rows[number].until_step,
             )
             for number in numbers
         ]
@@ -172,25 +174,25 @@ class Studies(Turns):
     ) -> CollectedRound:
         """Takes in the scores of a round, judges what waits at the barrier, tells the sampler."""
         with self.ledger.study(study_id) as session:
-            row = session.round(round_number)
+            row = session.rounds.find(round_number)
             if row is None:
                 raise LookupError(f"round {round_number} was never sampled")
-            numbers: list[int] = row.members
+            numbers = row.members
             if unknown := {score.trial for score in scores} - set(numbers):
                 raise ValueError(f"round {round_number} has no trials {sorted(unknown)}")
-            if row.collected_at is None:
+            if not row.is_collected:
                 self._close_round(session, numbers)
-                session.collect_round(round_number)
+                session.rounds.mark_collected(round_number)
         with self.proposals.proposed(study_id, []) as session:
-            rows = session.trials(numbers)
+            rows = session.trials.select(numbers)
         return CollectedRound(
             number=round_number, results=[score_of(rows[number]) for number in numbers]
         )
 
-    def _close_round(self, session: StudySession, numbers: Sequence[int]) -> None:
+    def _close_round(self, session: StudyTransaction, numbers: Sequence[int]) -> None:
         """A trial of the round that has neither finished nor paused has lost its task for good."""
         for number in numbers:
-            if segment := session.open_segment(number):
+            if segment := session.segments.find_open(number):
                 lost = SegmentResult(
                     outcome=Outcome.PREEMPTED,
                     reason="its task has ended",
@@ -259,16 +261,16 @@ class Studies(Turns):
             for trial in session.view.trials:
                 if trial.state.is_finished:
                     continue
-                if segment := session.open_segment(trial.number):
+                if segment := session.segments.find_open(trial.number):
                     over = SegmentResult(
                         outcome=Outcome.STOPPED, reason="the study ended", cause=Cause.REQUESTED
                     )
                     study_transitions.end_segment(session, segment, over)
                 else:
                     reason = f"the study ended: {session.record.reason}"
-                    session.move_trial(trial.number, TrialState.PRUNED, reason)
+                    session.trials.move(trial.number, TrialState.PRUNED, reason)
         with self.proposals.proposed(study_id, []) as session:
-            session.forget_checkpoints(read_kept(session.connection, session.record))
+            session.checkpoints.forget_except(read_kept(session.connection, session.record))
             session.end(result)
 
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.core.fold_aggregation import by_trial
 from hpo_ops.core.stopping_rules import StoppingRule, passed_deadline, reached_target
 from hpo_ops.core.trial_transition import SegmentHistory, trial_after
 from hpo_ops.gateway.services import fold_pruning, pbt_copies
-from hpo_ops.ledger import StudySession, StudyState
+from hpo_ops.ledger import StudyState, StudyTransaction
+from hpo_ops.ledger.rows import SegmentRow, TrialRow
 from hpo_ops.protocol import Outcome, Report, SegmentResult
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 logger = logging.getLogger(__name__)
 
 
-def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
+def fill_places(session: StudyTransaction, free: int) -> tuple[list[int], str]:
     """Gives free places to the trials that the scheduler picks; they count as running from now.
 
     Returns:
@@ -32,35 +29,31 @@ def fill_places(session: StudySession, free: int) -> tuple[list[int], str]:
         return [], _why_nothing_runs(session)
     group = config.create_scheduler().next(session.view, free, session.now)
     for number in group.dropped:
-        session.move_trial(number, TrialState.PRUNED, group.reason)
+        session.trials.move(number, TrialState.PRUNED, group.reason)
     numbers = []
     for member in group.members:
         number = pbt_copies.add_trial(session, member) if member.trial is None else member.trial
-        session.move_trial(
-            number,
-            TrialState.RUNNING,
-            member.reason,
-            group=member.group,
-            until_step=member.until_step,
+        session.trials.give_slot(
+            number, member.reason, group=member.group, until_step=member.until_step
         )
         numbers.append(number)
     return numbers, group.reason
 
 
-def _why_nothing_runs(session: StudySession) -> str:
+def _why_nothing_runs(session: StudyTransaction) -> str:
     reason = session.record.reason
     if session.record.state is StudyState.PAUSED:
         return f"the study is paused: {reason}"
     return f"the study stops: {reason}"
 
 
-def free_places(session: StudySession) -> int:
+def free_places(session: StudyTransaction) -> int:
     """Places that no trial has."""
     running = len(session.view.in_state(TrialState.RUNNING))
     return max(session.record.config.parallelism - running, 0)
 
 
-def stop_if_due(session: StudySession) -> None:
+def stop_if_due(session: StudyTransaction) -> None:
     """Stops the study where its target, its time, its patience or its failures say so."""
     if not session.record.is_searching:
         return
@@ -70,7 +63,7 @@ def stop_if_due(session: StudySession) -> None:
         session.stop(reason)
 
 
-def stop_if_nothing_is_left(session: StudySession) -> None:
+def stop_if_nothing_is_left(session: StudyTransaction) -> None:
     """Stops a study in which nothing runs and nothing can be started any more."""
     if not session.record.is_searching or session.view.in_state(TrialState.RUNNING):
         return
@@ -80,7 +73,7 @@ def stop_if_nothing_is_left(session: StudySession) -> None:
 
 
 def take_reports(
-    session: StudySession, number: int, segment_id: str, new: Sequence[Report]
+    session: StudyTransaction, number: int, segment_id: str, new: Sequence[Report]
 ) -> None:
     """Keeps reports, and the trial's best value with them."""
     if not new:
@@ -88,10 +81,10 @@ def take_reports(
     names = [metric.name for metric in session.record.config.objectives]
     for report in new:
         report.check_metrics(names)
-    session.add_reports(number, segment_id, new)
+    session.reports.add(number, segment_id, new)
     trial = session.view.trials[number]
     if trial.best_score is not None:
-        session.update_trial(
+        session.trials.record_progress(
             number,
             step=trial.step,
             best_step=trial.best_step,
@@ -100,9 +93,9 @@ def take_reports(
         )
 
 
-def decide(session: StudySession, segment: Row[Any], *, has_news: bool) -> Decision:
+def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) -> Decision:
     """What a running trial is to do. What it was asked once stands until its segment ends."""
-    number: int = segment.trial
+    number = segment.trial
     view = session.view
     if session.record.is_searching and (
         reason := reached_target(by_trial(view)) or passed_deadline(view, session.now)
@@ -112,23 +105,23 @@ def decide(session: StudySession, segment: Row[Any], *, has_news: bool) -> Decis
         return Decision(Action.PAUSE, _why_nothing_runs(session))
     if session.record.is_over:
         return Decision(Action.STOP, _why_nothing_runs(session))
-    if segment.asked is not None:
-        return Decision(Action(segment.asked), segment.asked_reason)
+    if segment.requested_action is not None:
+        return Decision(segment.requested_action, segment.requested_reason)
     if not has_news:
         return Decision(Action.CONTINUE, "no new report")
     if session.record.config.reproducible:
         return Decision(Action.CONTINUE, "decisions are made between rounds")
     trial = view.trials[number]
     decision = session.record.config.create_scheduler().on_report(view, trial, session.now)
-    session.decide(number, trial.step, decision)
+    session.trials.record_decision(number, trial.step, decision)
     if decision.action is not Action.CONTINUE:
-        session.ask_segment(segment.id, decision)
+        session.segments.request(segment.id, decision)
         name = view.name_of(number)
         logger.info("%s %s at step %d: %s", name, decision.action, trial.step, decision.reason)
     return decision
 
 
-def judge_at_barrier(session: StudySession, numbers: Sequence[int]) -> None:
+def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
     """Asks the scheduler about trials that wait between rounds, by number."""
     scheduler = session.record.config.create_scheduler()
     for number in sorted(numbers):
@@ -136,20 +129,20 @@ def judge_at_barrier(session: StudySession, numbers: Sequence[int]) -> None:
         if trial.state is not TrialState.PAUSED:
             continue
         decision = scheduler.on_report(session.view, trial, session.now)
-        session.decide(number, trial.step, decision)
+        session.trials.record_decision(number, trial.step, decision)
         if decision.action is Action.STOP:
-            session.move_trial(number, TrialState.PRUNED, decision.reason)
+            session.trials.move(number, TrialState.PRUNED, decision.reason)
     for number in sorted(numbers):
         fold_pruning.judge(session, number)
 
 
-def end_segment(session: StudySession, segment: Row[Any], result: SegmentResult) -> Row[Any]:
+def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentResult) -> TrialRow:
     """Closes a segment and settles what becomes of its trial; returns the trial's new row."""
-    number: int = segment.trial
+    number = segment.trial
     config = session.record.config
-    session.end_segment(segment.id, number, result)
+    session.segments.end(segment.id, number, result)
     view = session.view
-    trial, row = view.trials[number], session.trials([number])[number]
+    trial, row = view.trials[number], session.trials.get(number)
     target = view.goal.target_score
     # A preemption after a new checkpoint has cost little, and does not count.
     earlier = row.preemptions if trial.checkpoint_step <= segment.from_step else 0
@@ -170,10 +163,10 @@ def end_segment(session: StudySession, segment: Row[Any], result: SegmentResult)
             ),
             is_study_over=session.record.is_over,
             is_study_paused=session.record.state is StudyState.PAUSED,
-            is_resized=segment.asked == Action.RESIZE,
+            is_resized=segment.requested_action is Action.RESIZE,
         ),
     )
-    session.move_trial(
+    session.trials.settle(
         number,
         transition.state,
         transition.reason,
@@ -186,36 +179,37 @@ def end_segment(session: StudySession, segment: Row[Any], result: SegmentResult)
     if not config.reproducible:
         fold_pruning.judge(session, number)
         stop_if_due(session)
-    return session.trials([number])[number]
+    return session.trials.get(number)
 
 
-def fail_lost(session: StudySession, number: int, reason: str) -> None:
+def fail_lost(session: StudyTransaction, number: int, reason: str) -> None:
     """Fails a trial whose task is gone for good."""
-    session.move_trial(number, TrialState.FAILED, reason)
+    session.trials.move(number, TrialState.FAILED, reason)
     if not session.record.config.reproducible:
         fold_pruning.judge(session, number)
 
 
-def _check_constraints(session: StudySession, number: int) -> None:
+def _check_constraints(session: StudyTransaction, number: int) -> None:
     """Keeps by how much a trial violates each constraint, once all of its numbers are there."""
     constraints = session.record.config.constraints
     if not constraints:
         return
-    row = session.trials([number])[number]
+    row = session.trials.get(number)
     values = {**(row.params or {}), **(row.metrics or {})}
     found = [item.violation(values) for item in constraints]
-    if None not in found:
-        session.update_trial(number, violations=found)
+    violations = [violation for violation in found if violation is not None]
+    if len(violations) == len(constraints):
+        session.trials.record_violations(number, violations)
 
 
-def refuse_if_impossible(session: StudySession, number: int) -> None:
+def refuse_if_impossible(session: StudyTransaction, number: int) -> None:
     """Prunes a trial whose parameters alone violate a constraint, before it runs."""
     if session.view.trials[number].state.is_finished:
         return
     for constraint in session.record.config.constraints:
-        violation = constraint.violation(session.trials([number])[number].params or {})
+        violation = constraint.violation(session.trials.get(number).params or {})
         if violation is not None and violation > 0:
-            session.move_trial(number, TrialState.PRUNED, f"violates {constraint.text}")
-            session.update_trial(number, violations=[violation])
+            session.trials.move(number, TrialState.PRUNED, f"violates {constraint.text}")
+            session.trials.record_violations(number, [violation])
             fold_pruning.judge(session, number)
             return

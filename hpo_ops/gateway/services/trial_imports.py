@@ -50,7 +50,7 @@ def import_trials(
     with service.ledger.begin() as connection:
         record_import(connection, imported)
     record = service.ledger.find_run(identity)
-    with service.ledger.asking(record.id):
+    with service.ledger.sampler_lock(record.id):
         add_trials(service.proposals.search(record), request.source, known)
     return Imported(study=study.name, run_id=run_id, taken=len(known), left_out=left_out)
 

@@ -99,7 +99,7 @@ def take(
     """Makes a study know the trials of another; says what was taken and what was left out."""
     if record.config.warm_start is None:
         return []
-    with proposals.ledger.asking(record.id):
+    with proposals.ledger.sampler_lock(record.id):
         search = proposals.search(record)
         result = (
             warm_start_trials.copy_trials(search, source)

@@ -118,11 +118,11 @@ def test_after_its_end_a_segments_token_rewrites_nothing_and_reads_nothing(
     assert again.json() == first.to_dict()
     study_id, number = lasting.ledger.study_of_segment(segment)
     with lasting.ledger.study(study_id) as session:
-        row = session.segment(segment)
+        row = session.segments.find(segment)
         assert row is not None
         assert row.trial == number
-        assert row.provenance["python"] == "3.11"
-        assert "image_digest" not in row.provenance
+        assert row.provenance.python == "3.11"
+        assert row.provenance.image_digest is None
 
 
 # -- tasks whose token is for one DAG run ----------------------------------------------------

@@ -133,7 +133,7 @@ def test_the_leader_is_widened_when_others_leave(studies: Studies) -> None:
         live.leave(number)
     told = live.report(3, 0.9)
     assert told.action is Action.RESIZE
-    assert told.reason == "1 to 2 units: 4 units in turn from the best of 2 trials"
+    assert told.reason == "1 to 2 units: 4 units dealt in turn to 2 trials, the best first"
     assert live.report(3, 0.9).action is Action.RESIZE  # it stands until the segment ends
     live.leave(3, told)
     assert live.state(3) is TrialState.RUNNING  # it keeps its place
@@ -217,7 +217,7 @@ def test_top_trial_gives_what_is_spare_to_the_best(studies: Studies) -> None:
     told = [live.sign_of_life(0), live.sign_of_life(1)]
     assert [item.action for item in told] == [Action.CONTINUE] * 2  # no unit is idle
     live.leave(0)
-    assert live.sign_of_life(1).reason == "1 to 5 units: spare units go to the best trial"
+    assert live.sign_of_life(1).reason == "1 to 5 units: spare units go to the best trials"
 
 
 def test_static_fluid_keeps_what_runs(studies: Studies) -> None:
@@ -290,7 +290,7 @@ def test_hypersched_admits_by_the_deadline_and_then_consolidates(studies: Studie
     assert turn.kind is NextActionKind.WAIT
     assert "but a new trial needs more than 28 s" in turn.reason
     told = live.report(1, 0.9)
-    assert told.reason == "1 to 2 units: 2 units in turn from the best of 1 trials"
+    assert told.reason == "1 to 2 units: 2 units dealt in turn to 1 trials, the best first"
     live.leave(1, told)
     assert live.begin(1) == {1: 2}
     make_older(studies, study_id, 30)

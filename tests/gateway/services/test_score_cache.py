@@ -130,7 +130,7 @@ def run_rolling(lab: Lab, study_id: int, trials: int) -> int:
                 over.add(number)
             elif turn.is_next:
                 break
-            elif "trains the same" in turn.reason:
+            elif "is identical" in turn.reason:
                 waited.add(number)
         if len(over) == trials:
             return len(waited)
@@ -210,7 +210,7 @@ def test_a_duplicate_has_the_curve_of_the_one_that_trained(lab: Lab, database: s
     first, second = optuna.load_study(study_name="small/run-1", storage=database).trials
     assert first.intermediate_values == second.intermediate_values
     with lab.studies.ledger.study(study_id) as session:
-        rows = session.trials([0, 1])
+        rows = session.trials.select([0, 1])
     assert rows[0].seed == rows[1].seed
 
 
@@ -232,7 +232,7 @@ def test_the_second_of_two_at_the_same_time_waits_and_is_woken(lab: Lab) -> None
     second = lab.turn(study_id, 1)
     assert (second.kind, second.reason) == (
         NextActionKind.WAIT,
-        "trial 0 of small/run-1 trains the same now",
+        "trial 0 of small/run-1 is identical and is being trained: waiting for its reports",
     )
     wait = [Waiter(study_id=study_id, trial=1)]
     assert lab.studies.ready(wait) == []

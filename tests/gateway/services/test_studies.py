@@ -131,7 +131,7 @@ def test_concurrent_asks_give_each_round_its_own_trials(studies: Studies) -> Non
 def test_an_ask_that_crashed_after_optuna_is_found_again(studies: Studies) -> None:
     study_id = start(studies)
     with studies.ledger.study(study_id) as session:
-        session.add_round(0, [session.add_trial()], "reserved before the crash")
+        session.rounds.add(0, [session.add_trial()], "reserved before the crash")
         record = session.record
     asked = studies.proposals.search(record).ask(0)  # and then the process was killed
     group = studies.sample(study_id, 0)
@@ -166,7 +166,7 @@ def test_a_result_is_absorbed_once_whoever_brings_it(studies: Studies) -> None:
     studies.finish(turn.assignment.segment, failed)
     studies.finish(turn.assignment.segment, failed)
     with studies.ledger.study(study_id) as session:
-        row = session.trial(0)
+        row = session.trials.find(0)
     assert row is not None
     assert row.failures == 1
 
@@ -480,7 +480,7 @@ def test_a_trial_that_trained_past_its_rung_waits_for_its_promotion(studies: Stu
         granted, _ = study_transitions.fill_places(session, 1)
     assert granted == [0]  # the best of three is promoted; the others wait
     with studies.ledger.study(study_id) as session:
-        session.move_trial(0, TrialState.COMPLETED, "done")
+        session.trials.move(0, TrialState.COMPLETED, "done")
         granted, _ = study_transitions.fill_places(session, 1)
     assert granted == [3]  # a new one, none of those that wait
 
@@ -495,7 +495,7 @@ def test_a_trial_whose_task_has_ended_for_good_fails_and_the_study_goes_on(
     assert studies.abandon(study_id, [0, 1]) == []
     assert studies.turn(study_id, 1, key="b").kind is NextActionKind.RUN
     with studies.ledger.study(study_id) as session:
-        row = session.trial(0)
+        row = session.trials.find(0)
     assert row is not None
     assert (row.state, row.reason) == ("failed", "its task has ended without a result")
 

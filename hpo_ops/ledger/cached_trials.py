@@ -1,0 +1,191 @@
+"""Queries of the score cache: trials that would report the same as a trial of this study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, exists, func, or_, select, text, true, tuple_
+
+from hpo_ops.ledger.rows import TrialRow
+from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
+from hpo_ops.ledger.study_record import StudyRecord
+from hpo_ops.ledger.study_sharing import shares_with
+from hpo_ops.protocol import Checkpoint, Outcome, Report
+
+MAX_SOURCES = 8
+"""How many trials with the same cache key are looked at."""
+
+
+@dataclass(frozen=True)
+class CacheSource:
+    """A trial with the same cache key as another one, from which that one may be served.
+
+    Attributes:
+        study_id: Its study.
+        study: The key of its study.
+        trial: Its number.
+        step: Its last reported step.
+        is_complete: Whether its training has ended by itself.
+    """
+
+    study_id: int
+    study: str
+    trial: int
+    step: int
+    is_complete: bool
+
+    def covers(self, until_step: int | None) -> bool:
+        """Whether its reports reach a step; None is the training's own end."""
+        return self.is_complete if until_step is None else self.step >= until_step
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} of {self.study}"
+
+
+@dataclass(frozen=True)
+class CachedTrials:
+    """Trials with the same cache key, in this study and in those that share with it.
+
+    Other studies are read without their locks: their trials may gain reports meanwhile.
+    """
+
+    connection: Connection
+    record: StudyRecord
+
+    def lock(self, cache_key: str) -> None:
+        """Waits until no other transaction holds this cache key, and holds it until the commit.
+
+        Two studies that are about to train the same therefore see each other.
+        """
+        self.connection.execute(
+            text("SELECT pg_advisory_xact_lock(:key)"),
+            {"key": int(cache_key[:16], 16) - (1 << 63)},
+        )
+
+    def sources(self, trial: TrialRow) -> list[CacheSource]:
+        """Trials that have reported more than a trial with their cache key.
+
+        Those of this study come first, then those that were trained rather than served, then
+        those with the most steps.
+        """
+        is_complete = exists().where(
+            segments.c.study_id == trials.c.study_id,
+            segments.c.trial == trials.c.number,
+            segments.c.outcome == Outcome.COMPLETED.value,
+            segments.c.until_step.is_(None),
+        )
+        found = self.connection.execute(
+            select(
+                trials.c.study_id,
+                trials.c.number,
+                trials.c.step,
+                studies.c.key,
+                is_complete.label("is_complete"),
+            )
+            .join(studies, studies.c.id == trials.c.study_id)
+            .where(
+                trials.c.cache_key == trial.cache_key,
+                shares_with(self.record),
+                _is_another(self.record.id, trial.number),
+                or_(trials.c.step > trial.step, is_complete),
+                trials.c.step > 0,
+            )
+            .order_by(
+                (trials.c.study_id != self.record.id),
+                trials.c.served.is_not(None),
+                trials.c.step.desc(),
+                trials.c.study_id,
+                trials.c.number,
+            )
+            .limit(MAX_SOURCES)
+        )
+        return [
+            CacheSource(row.study_id, row.key, row.number, row.step, row.is_complete)
+            for row in found
+        ]
+
+    def find_in_training(self, trial: TrialRow) -> str | None:
+        """A trial with the same cache key that has a live segment now, as text; None without."""
+        found = self.connection.execute(
+            select(trials.c.number, studies.c.key)
+            .join(studies, studies.c.id == trials.c.study_id)
+            .where(
+                trials.c.cache_key == trial.cache_key,
+                shares_with(self.record),
+                _is_another(self.record.id, trial.number),
+                exists().where(*_has_live_segment()),
+            )
+            .limit(1)
+        ).one_or_none()
+        return None if found is None else f"trial {found.number} of {found.key}"
+
+    def waiting_for_another(self, numbers: Sequence[int]) -> set[int]:
+        """Those of the study's trials with whose cache key another trial has a live segment."""
+        mine = trials.alias()
+        is_in_training = exists().where(
+            trials.c.cache_key == mine.c.cache_key,
+            studies.c.id == trials.c.study_id,
+            shares_with(self.record),
+            _is_another(mine.c.study_id, mine.c.number),
+            *_has_live_segment(),
+        )
+        found = self.connection.execute(
+            select(mine.c.number).where(
+                mine.c.study_id == self.record.id, mine.c.number.in_(numbers), is_in_training
+            )
+        )
+        return set(found.scalars())
+
+    def checkpoints_of(
+        self, source: CacheSource, *, at_most: int | None, uri_prefix: str
+    ) -> dict[int, Checkpoint]:
+        """The checkpoints that a source still has, by step.
+
+        Args:
+            source: The source.
+            at_most: The last step that counts; None for all.
+            uri_prefix: How the URIs of those that count begin.
+        """
+        table = checkpoints
+        rows = self.connection.execute(
+            select(table.c.step, table.c.uri, table.c.files, table.c.bytes, table.c.digest).where(
+                table.c.study_id == source.study_id,
+                table.c.trial == source.trial,
+                table.c.uri.startswith(uri_prefix, autoescape=True),
+                true() if at_most is None else table.c.step <= at_most,
+            )
+        )
+        return {row.step: Checkpoint(**row._mapping) for row in rows}
+
+    def reports_of(
+        self, source: CacheSource, *, after: int, until_step: int | None
+    ) -> list[Report]:
+        """The reports of a source after a step, up to and including another; None for all."""
+        rows = self.connection.execute(
+            select(reports.c.step, reports.c.metrics, reports.c.seconds)
+            .where(
+                reports.c.study_id == source.study_id,
+                reports.c.trial == source.trial,
+                reports.c.step > after,
+                true() if until_step is None else reports.c.step <= until_step,
+            )
+            .order_by(reports.c.step)
+        )
+        return [Report(**row._mapping) for row in rows]
+
+
+def _is_another(study_id: Any, number: Any) -> ColumnElement[bool]:
+    return tuple_(trials.c.study_id, trials.c.number) != tuple_(study_id, number)
+
+
+def _has_live_segment() -> list[ColumnElement[bool]]:
+    """Conditions under which a trial has an open segment whose lease has not expired."""
+    return [
+        segments.c.study_id == trials.c.study_id,
+        segments.c.trial == trials.c.number,
+        segments.c.outcome.is_(None),
+        leases.c.segment_id == segments.c.id,
+        leases.c.expires_at > func.now(),
+    ]
