@@ -1,4 +1,4 @@
-"""Before a training starts: work that may take long, with signs of life in between."""
+"""Restores a checkpoint before a training starts, and sends heartbeats meanwhile."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
+from hpo_ops.agent.outbox import HEARTBEAT_SECONDS
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import Assignment, Workspace
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 3.0
 Done = TypeVar("Done")
 
 
@@ -26,10 +26,10 @@ def restore_checkpoint(
     checkpoints: Checkpoints,
     gateway: SegmentGateway,
 ) -> Assignment:
-    """Puts the checkpoint to go on from in place.
+    """Restores the checkpoint to resume from into the workspace.
 
     Returns:
-        The assignment as the training gets it: from the step that was restored.
+        The assignment for the training; its ``from_step`` is the step that was restored.
     """
     step = None
     if assignment.from_step > 0:
@@ -41,18 +41,18 @@ def restore_checkpoint(
             place=assignment.restore_from,
             saved=assignment.saved,
         )
-        step = with_signs_of_life(work, gateway)
+        step = with_heartbeats(work, gateway)
         logger.info("restored the checkpoint of step %s", step)
-    return without_platform(replace(assignment, from_step=step or 0))
+    return for_training(replace(assignment, from_step=step or 0))
 
 
-def without_platform(assignment: Assignment) -> Assignment:
-    """An assignment without what is the agent's business only."""
+def for_training(assignment: Assignment) -> Assignment:
+    """The assignment without the fields that are for the agent only."""
     return replace(assignment, checkpoint_store=None, restore_from=None, saved=None)
 
 
-def with_signs_of_life(work: Callable[[], Done], gateway: SegmentGateway) -> Done:
-    """Does the work, while the gateway hears that the segment is alive."""
+def with_heartbeats(work: Callable[[], Done], gateway: SegmentGateway) -> Done:
+    """Does the work in a thread and sends heartbeats to the gateway until it is done."""
     future: Future[Done] = Future()
 
     def run() -> None:
@@ -71,4 +71,4 @@ def with_signs_of_life(work: Callable[[], Done], gateway: SegmentGateway) -> Don
             try:
                 gateway.report([])
             except GatewayUnreachableError as error:
-                logger.warning("the gateway is away: %s", error)
+                logger.warning("cannot reach the gateway: %s", error)

@@ -1,4 +1,4 @@
-"""Uploads checkpoints in one background thread, the newest first."""
+"""Uploads checkpoints in a background thread; only the newest one is worth uploading."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Upload(Protocol):
 
 
 class Uploader:
-    """Uploads the newest checkpoint offered; those in between are never sent.
+    """Uploads the newest checkpoint that was offered, and skips older ones.
 
-    The thread is a daemon and starts with the first offer: a store that hangs keeps neither the
-    training nor the process from ending.
+    The thread is a daemon and starts with the first offer, so that a store that hangs keeps
+    neither the training nor the process from ending.
 
     Args:
         upload: Uploads a folder.
@@ -48,7 +48,7 @@ class Uploader:
         self.uploading: int | None = None
 
     def offer(self, step: int) -> None:
-        """Asks for the checkpoint of a step, unless a newer one is asked for or there."""
+        """Queues the checkpoint of a step, unless a newer one is queued or uploaded already."""
         with self._changed:
             if self._is_closed or step <= max(self._done, self._wanted or 0):
                 return
@@ -62,21 +62,21 @@ class Uploader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing left to upload, nor to tell of what was."""
+        """Whether nothing is left to upload, and all results were fetched with `settled`."""
         with self._changed:
             return (self._wanted is None and self._settled.empty()) or self._is_closed
 
     def wait_idle(self, timeout_seconds: float) -> bool:
-        """Waits until there is nothing left to upload; whether that came about."""
+        """Waits until nothing is left to upload; returns False if the time is over before."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._wanted is None or self._is_closed, timeout_seconds
             )
 
     def settled(self) -> list[Checkpoint | BadCheckpointError]:
-        """What came of the uploads that ended since the last call.
+        """The results of the uploads that ended since the last call.
 
-        A checkpoint is whole in the store; an error says why one can never get there.
+        A checkpoint is complete in the store; an error says why it can never be uploaded.
         """
         settled = []
         while True:
@@ -100,7 +100,9 @@ class Uploader:
             except BadCheckpointError as error:
                 self._settled.put(error)
             except STORE_ERRORS as error:
-                logger.warning("checkpoint %d was not uploaded, trying again: %s", step, error)
+                logger.warning(
+                    "checkpoint %d was not uploaded and is tried again: %s", step, error
+                )
                 self._pause(delay)
                 delay = min(2 * delay, MAX_DELAY_SECONDS)
                 continue

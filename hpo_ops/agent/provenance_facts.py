@@ -1,4 +1,4 @@
-"""What a training is made from and runs with."""
+"""Gathers the provenance of a segment from its runner and from the training itself."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 1 << 16
 
 
-class Facts:
-    """What the runner knows, and what the training has said about itself.
+class ProvenanceFacts:
+    """The provenance that the runner knows, completed by what the training wrote about itself.
 
     Args:
         workspace: The directory shared with the training.
-        known: What the runner knows; asked when it is needed.
+        known: The runner's part; called when it is needed.
     """
 
     def __init__(self, workspace: Workspace, known: Callable[[], Provenance]) -> None:
@@ -31,16 +31,16 @@ class Facts:
         self._known = known
 
     def gather(self) -> Provenance:
-        """All facts; what the training has said wrongly is left out."""
+        """The complete provenance; a file of the training that is invalid is left out."""
         return self._known().over(self._said())
 
     def _said(self) -> Provenance:
-        """What the training says it runs with; what it is made from is not its to say."""
+        """The packages and devices that the training names; its code is not its own to tell."""
         try:
             said = Provenance.from_json(read_regular(self._file, at_most=MAX_BYTES))
         except FileNotFoundError:
             return Provenance()
         except (OSError, ProtocolError, UnsafeFileError) as error:
-            logger.warning("%s cannot be used: %s", self._file.name, error)
+            logger.warning("%s is ignored: %s", self._file.name, error)
             return Provenance()
         return Provenance(python=said.python, packages=said.packages, devices=said.devices)

@@ -1,4 +1,4 @@
-"""What the agent asks of a report before it hands it in."""
+"""Validates a training's reports before they are sent to the gateway."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import islice
 from hpo_ops.protocol import Assignment, ProtocolError, Report, ReportReader
 
 
-class BadReportError(ValueError):
-    """A report cannot be used; the message says which, and why."""
+class InvalidReportError(ValueError):
+    """A report cannot be used; the message says which one, and why."""
 
 
-class CheckedReports:
-    """The reports of a segment, each checked once, in order.
+class ValidatedReports:
+    """The reports of a segment, each validated once, in order.
 
     Attributes:
-        last_step: The step of the last good report; where the segment began before there is one.
-        has_any: Whether there was a good report.
+        last_step: The step of the last valid report; before the first, that of the checkpoint.
+        has_any: Whether there was a valid report.
     """
 
     def __init__(self, reader: ReportReader, assignment: Assignment) -> None:
@@ -27,10 +27,10 @@ class CheckedReports:
         self.has_any = False
 
     def new(self, at_most: int) -> Iterator[Report]:
-        """Yields new reports, up to a number of them; the rest waits on disk.
+        """Yields new reports, up to a number of them; the rest stays on disk.
 
         Raises:
-            BadReportError: A line is not a report, or one that a study cannot use.
+            InvalidReportError: A line is not a report, or not one that the study can use.
         """
         try:
             for report in islice(self._reader.new(), at_most):
@@ -39,15 +39,15 @@ class CheckedReports:
                 self.has_any = True
                 yield report
         except ProtocolError as error:
-            raise BadReportError(f"after step {self.last_step}: {error}") from error
+            raise InvalidReportError(f"after step {self.last_step}: {error}") from error
 
     def _check(self, report: Report) -> None:
         if report.step <= self.last_step:
-            raise BadReportError(
+            raise InvalidReportError(
                 f"step {report.step} was reported after step {self.last_step}, "
                 "but steps must go up"
             )
         try:
             report.check_metrics(self._metrics)
         except ProtocolError as error:
-            raise BadReportError(str(error)) from error
+            raise InvalidReportError(str(error)) from error

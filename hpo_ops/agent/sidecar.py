@@ -1,4 +1,4 @@
-"""The agent's two containers in a pod: one restores before the training, one runs beside it."""
+"""The agent's two containers in a pod: one prepares the workspace, one joins the training."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from types import FrameType
 
 from hpo_ops.agent.agent import POLL_SECONDS, Agent
 from hpo_ops.agent.checkpoint_restore import (
+    for_training,
     restore_checkpoint,
-    with_signs_of_life,
-    without_platform,
+    with_heartbeats,
 )
+from hpo_ops.agent.container_training import ContainerTraining
 from hpo_ops.agent.log_shipping import LogShipper
 from hpo_ops.agent.store_credentials import SESSION_VARIABLE, SessionCredentials
-from hpo_ops.agent.training_process import ContainerTraining
 from hpo_ops.checkpoints import Checkpoints, Logs, Store, fetch_code, open_store
 from hpo_ops.client import SegmentClient
 from hpo_ops.protocol import (
@@ -40,33 +40,31 @@ logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "HPO_TOKEN"  # noqa: S105, a name
 FINISH_SECONDS = 3600.0
-"""To get the last checkpoint out, where nobody is in a hurry."""
+"""To upload the last checkpoint and deliver the last reports, if there is no deadline."""
 LEAVE_SECONDS = 45.0
-"""The same after SIGTERM, on top of what the training has: less than the pod's grace period."""
-ALL_OUT = "all_out"
-"""A file that says that nothing of the training is left to bring home."""
+"""The same after SIGTERM, on top of the training's time: less than the pod's grace period."""
 LOG_SECONDS = 60.0
-"""To get the last lines out after that; a store that hangs keeps a trial no longer."""
+"""To upload the last lines of the logs after that, even if the store hangs."""
 LEAVE_LOG_SECONDS = 10.0
 """The same after SIGTERM."""
 TOOLS = ("cat", "mkdir", "mkfifo", "mv", "rm", "sleep", "tee")
-"""What run.sh needs besides the shell."""
+"""Programs that run.sh needs besides the shell."""
 RESTORED_STEP = "restored_step"
-"""The agent's own note of the step that was restored, in the folder that no training has."""
-RESTORE_LOG, AGENT_LOG, PACKAGES_LOG = "restore.log", "agent.log", "packages.log"
+"""File with the step that was restored, in the folder that no training can change."""
+RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a pod was told about its segment.
+    """The segment of this pod, as the pod's environment describes it.
 
     Attributes:
-        assignment: What to run, as the gateway said it: not the copy that the training gets.
-        workspace: The directory shared with the training. What is read from it is the training's
-            word, and anything in it may be a link.
-        credentials: The store's credentials from the gateway; None where the pod has its own.
-        own_folder: A folder that only the agent's containers have; None in a pod of an older
-            platform.
+        assignment: The assignment from the gateway, not the copy in the workspace.
+        workspace: The directory shared with the training, which can write anything there: its
+            contents are not trusted, and anything in it may be a link.
+        credentials: The store's credentials from the gateway; None if the pod has its own.
+        own_folder: A folder that only the agent's containers have; None in a pod that an older
+            release has started.
     """
 
     assignment: Assignment
@@ -108,16 +106,16 @@ class Segment:
 
     @property
     def log_folder(self) -> Path:
-        """Where the agent's containers write their logs."""
+        """The folder for the logs of the agent's containers."""
         return self.own_folder or self.workspace.root
 
     def note_restored(self, step: int) -> None:
-        """Notes the step that was restored, for the agent that runs beside the training."""
+        """Records the step that was restored, for the agent that runs beside the training."""
         if self.own_folder is not None:
             write_aside(self.own_folder / RESTORED_STEP, str(step))
 
     def restored_step(self) -> int:
-        """The step that was restored; as far as is known, the one that the gateway named."""
+        """The step that was restored; if that is not recorded, the step in the assignment."""
         if self.own_folder is None:
             return self.assignment.from_step
         try:
@@ -126,7 +124,7 @@ class Segment:
             return self.assignment.from_step
 
     def log_to(self, name: str) -> None:
-        """Logs to the container's output and to a file, which is brought to the store."""
+        """Logs to the container's output and to a file that is shipped to the store."""
         handlers = [logging.StreamHandler(sys.stdout)]
         problem = None
         try:
@@ -138,7 +136,7 @@ class Segment:
         )
         logging.getLogger("httpx").setLevel(logging.WARNING)
         if problem is not None:
-            logger.warning("this log is not kept: %s", problem)
+            logger.warning("this log is not shipped to the store: %s", problem)
 
 
 def _own_folder(environment: Mapping[str, str]) -> Path | None:
@@ -147,24 +145,23 @@ def _own_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def restore(segment: Segment) -> None:
-    """Puts code, checkpoint and the shell for the training in place."""
-    root = segment.workspace.root
+    """Prepares the workspace: code, checkpoint, assignment, and a shell for the training."""
+    workspace = segment.workspace
     segment.log_to(RESTORE_LOG)
     if segment.code is not None:
-        target = root / "code"
-        fetch = partial(fetch_code, segment.store, segment.code, target)
-        with_signs_of_life(fetch, segment.gateway)
+        fetch = partial(fetch_code, segment.store, segment.code, workspace.code)
+        with_heartbeats(fetch, segment.gateway)
     assignment = restore_checkpoint(
-        segment.assignment, segment.workspace, segment.checkpoints, segment.gateway
+        segment.assignment, workspace, segment.checkpoints, segment.gateway
     )
     segment.note_restored(assignment.from_step)
-    _install_shell(root / "bin")
-    segment.workspace.prepare(assignment)
-    _open_to_all(root)
+    _install_shell(workspace.tools)
+    workspace.prepare(assignment)
+    _open_to_all(workspace.root)
 
 
 def _open_to_all(root: Path) -> None:
-    """The training's image has its own user, and so has the agent's."""
+    """Lets every user write: the training's image and the agent's have different users."""
     for _, folders, files, here in os.fwalk(root):
         _open_entry_to_all(".", here)
         for name in (*folders, *files):
@@ -190,7 +187,7 @@ def _open_entry_to_all(name: str, folder: int) -> None:
 
 
 def _install_shell(folder: Path) -> None:
-    """A static shell, for an image that may have none, and the scripts that run there."""
+    """Installs a static shell and our scripts, for images that may have no shell."""
     folder.mkdir(parents=True, exist_ok=True)
     busybox = shutil.which("busybox")
     if busybox is None:
@@ -204,11 +201,11 @@ def _install_shell(folder: Path) -> None:
 
 
 def run(segment: Segment) -> None:
-    """Runs beside the training until it has ended and everything of it is out."""
+    """Runs beside the training until it has ended and everything of it is delivered."""
     segment.log_to(AGENT_LOG)
     workspace = segment.workspace
     # Not from the workspace: the training can rewrite what is there.
-    assignment = without_platform(replace(segment.assignment, from_step=segment.restored_step()))
+    assignment = for_training(replace(segment.assignment, from_step=segment.restored_step()))
     agent = Agent(
         workspace,
         assignment,
@@ -218,9 +215,9 @@ def run(segment: Segment) -> None:
     )
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """The pod is told to go: the training got the same signal, and saves, or has saved."""
+        """The pod is being terminated: the training got the same signal, and saves, or has."""
         saving = 0.0 if segment.is_sidecar else assignment.grace_seconds
-        agent.hurry(saving + LEAVE_SECONDS)
+        agent.set_deadline(saving + LEAVE_SECONDS)
 
     signal.signal(signal.SIGTERM, leave)
     training = ContainerTraining(workspace, grace_seconds=assignment.grace_seconds)
@@ -228,7 +225,7 @@ def run(segment: Segment) -> None:
         "training": workspace.log,
         "agent": segment.log_folder / AGENT_LOG,
         "restore": segment.log_folder / RESTORE_LOG,
-        "packages": workspace.root / PACKAGES_LOG,
+        "packages": workspace.packages_log,
     }
     logs = LogShipper(segment.logs, assignment.trial, assignment.segment, files)
     try:
@@ -240,23 +237,23 @@ def run(segment: Segment) -> None:
         logger.exception("the agent failed")
         raise
     finally:
-        logs.finish(LEAVE_LOG_SECONDS if agent.is_in_a_hurry else LOG_SECONDS)
+        logs.finish(LEAVE_LOG_SECONDS if agent.has_deadline else LOG_SECONDS)
         if training.has_ended:
-            _say_all_out(workspace)
-    while segment.is_sidecar and not agent.is_in_a_hurry:
+            _mark_delivered(workspace)
+    while segment.is_sidecar and not agent.has_deadline:
         time.sleep(POLL_SECONDS)
 
 
-def _say_all_out(workspace: Workspace) -> None:
+def _mark_delivered(workspace: Workspace) -> None:
     try:
-        write_aside(workspace.root / ALL_OUT, "")
+        write_aside(workspace.delivered, "")
     except OSError as error:
-        logger.warning("%s cannot be written: %s", ALL_OUT, error)
+        logger.warning("%s cannot be written: %s", workspace.delivered.name, error)
 
 
 def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:
-    # One that has not started when the pod is told to go, for want of its image, never will.
-    while not training.has_ended and (training.has_started or not agent.is_in_a_hurry):
+    # A training that has not started when its pod is terminated, never will.
+    while not training.has_ended and (training.has_started or not agent.has_deadline):
         if not agent.pump():
             time.sleep(POLL_SECONDS)
         training.check(agent.control, time.monotonic())
@@ -265,7 +262,7 @@ def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> N
 
 def _conclude(training: ContainerTraining, agent: Agent) -> None:
     if training.was_killed:
-        # By the kernel, for its memory, or by Kubernetes: it knows why, and the task asks it.
+        # By the kernel, for its memory, or by Kubernetes: the task asks for the pod's status.
         agent.flush()
         logger.info("the training was killed")
     else:

@@ -1,4 +1,4 @@
-"""The directory of the wire: its names, and how its files are written and read."""
+"""The workspace: the directory that a training and its agent share, and its file names."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, w
 
 DIRECTORY_VARIABLE = "HPO_DIR"
 AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"
-"""Names the folder that only the agent's own containers of a pod have, for what the training must
+"""Names a folder that only the agent's containers of a pod have, for files that the training must
 not be able to change."""
 SIDECAR_VARIABLE = "HPO_AGENT_IS_SIDECAR"
-"""Set in pods whose agent is a native sidecar: Kubernetes starts it again when it leaves, and
-tells it to go only when the training's container has ended, which therefore waits for it."""
+"""Set in pods whose agent is a native sidecar. Kubernetes restarts such a container when it exits
+and terminates it only when the training's container has ended, which therefore waits for it."""
 MARKER = "COMPLETE"
-"""Name of the empty file that says that a checkpoint folder is whole; written last."""
+"""Name of the empty file that marks a checkpoint folder as complete; written last."""
 
 
 class Workspace:
-    """The directory that a training process and the platform share; owns every file name in it."""
+    """The directory that a training and its agent share. All file names in it are defined here.
+
+    ``run.sh`` and ``package_install.py``, which run in images without this package, repeat the
+    names that they need; a test compares them.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -36,10 +40,25 @@ class Workspace:
         self.result = root / "result.json"
         self.checkpoints = root / "checkpoints"
         self.log = root / "log.txt"
+        # In containers only:
+        self.code = root / "code"
+        self.tools = root / "bin"
+        self.packages = root / "packages"
+        self.packages_log = root / "packages.log"
+        self.alive = root / "alive"
+        """A pipe that is open as long as the training's container lives."""
+        self.started = root / "started"
+        self.exit_code = root / "exit_code"
+        self.signal = root / "signal"
+        """The signal that the agent wants the training to get."""
+        self.terminated = root / "terminated"
+        """Exists once Kubernetes has sent SIGTERM to the training's container."""
+        self.delivered = root / "delivered"
+        """Exists once the agent has delivered everything of the training that ended."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
-        """The workspace that the environment names, or None outside of a trial."""
+        """The workspace that the environment names; None outside of a trial."""
         root = environment.get(DIRECTORY_VARIABLE)
         return cls(Path(root)) if root else None
 
@@ -54,10 +73,10 @@ class Workspace:
         return self.checkpoints / str(step)
 
     def complete_steps(self) -> list[int]:
-        """Steps with a whole checkpoint, in numeric order (10 after 9).
+        """Steps with a complete checkpoint, in numeric order (10 after 9).
 
         Raises:
-            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+            UnsafeFileError: The checkpoints folder is a link, or not a folder.
         """
         try:
             checkpoints = Folder.open(self.checkpoints)
@@ -76,17 +95,17 @@ class Workspace:
         """Opens the folder of the checkpoint at a step, without following links.
 
         Raises:
-            UnsafeFileError: It, or the folder of checkpoints, is a link or no folder.
+            UnsafeFileError: It, or the checkpoints folder, is a link or not a folder.
             OSError: It cannot be opened.
         """
         with Folder.open(self.checkpoints) as checkpoints:
             return checkpoints.folder(str(step))
 
     def remove_checkpoint(self, step: int) -> None:
-        """Deletes the checkpoint at a step; nothing is deleted through a link.
+        """Deletes the checkpoint at a step, without following links.
 
         Raises:
-            UnsafeFileError: The folder of checkpoints is a link, or no folder.
+            UnsafeFileError: The checkpoints folder is a link, or not a folder.
             OSError: It cannot be opened.
         """
         with Folder.open(self.checkpoints) as checkpoints:
@@ -94,7 +113,7 @@ class Workspace:
 
 
 class ReportReader:
-    """Reads ``reports.jsonl`` as it grows: whole lines only, each once."""
+    """Reads ``reports.jsonl`` as it grows: complete lines only, each of them once."""
 
     MAX_LINE_BYTES = 1 << 20
 
@@ -133,7 +152,7 @@ class ReportReader:
 
 
 def read_control(path: Path) -> Control:
-    """The newest control message; continue where there is none yet."""
+    """The newest control message; continue if there is none yet."""
     try:
         return Control.from_json(path.read_bytes())
     except FileNotFoundError:

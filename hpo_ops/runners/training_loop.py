@@ -6,17 +6,17 @@ container, or anything else that can be waited for and be sent a signal.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from hpo_ops.protocol import Action, Control, SegmentResult, Workspace
+from hpo_ops.agent.termination import KILL_SECONDS, Termination
+from hpo_ops.protocol import Control, SegmentResult, Workspace
 from hpo_ops.runners.local.log_tail import LogTail
 
 POLL_SECONDS = 0.05
-KILL_SECONDS = 5.0
-"""Time between SIGTERM and SIGKILL for a training that was asked to leave and did not."""
 
 
 class Companion(Protocol):
@@ -91,44 +91,20 @@ def accompany(
         grace_seconds: Time to leave after a request or a cancellation.
         kill_seconds: Time between SIGTERM and SIGKILL after a request.
     """
-    patience = _Patience(process, grace_seconds, kill_seconds)
+    termination = Termination(grace_seconds=grace_seconds, kill_seconds=kill_seconds)
     is_busy = False
     tail = LogTail(log, on_line)
     try:
         while (exit_code := process.wait(0 if is_busy else POLL_SECONDS)) is None:
             is_busy = companion.pump()
             tail.follow()
-            patience.check(companion.control, is_cancelled=is_cancelled())
+            now = time.monotonic()
+            match termination.due(companion.control, now, is_cancelled=is_cancelled()):
+                case signal.SIGTERM:
+                    process.terminate()
+                case signal.SIGKILL:
+                    process.kill()
     finally:
         process.close()
         tail.close()
     return exit_code
-
-
-class _Patience:
-    """Ends a training that was asked to leave and does not: SIGTERM, then SIGKILL."""
-
-    def __init__(
-        self, process: TrainingProcess, grace_seconds: float, kill_seconds: float
-    ) -> None:
-        self._process = process
-        self._grace_seconds = grace_seconds
-        self._kill_seconds = kill_seconds
-        self._terminate_at: float | None = None
-        self._kill_at: float | None = None
-
-    def check(self, control: Control, *, is_cancelled: bool) -> None:
-        now = time.monotonic()
-        if self._kill_at is not None:
-            if now >= self._kill_at:
-                self._process.kill()
-        elif is_cancelled:
-            self._process.terminate()
-            self._kill_at = now + self._grace_seconds
-        elif control.action is Action.CONTINUE:
-            self._terminate_at = None
-        elif self._terminate_at is None:
-            self._terminate_at = now + self._grace_seconds
-        elif now >= self._terminate_at:
-            self._process.terminate()
-            self._kill_at = now + self._kill_seconds

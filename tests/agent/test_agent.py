@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.agent import NOT_TAKEN, REFUSED, UNHEARD
+from hpo_ops.agent.agent import UNDELIVERED
+from hpo_ops.agent.outbox import CLOSED, REJECTED
 from hpo_ops.checkpoints import BadCheckpointError
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.protocol import (
     MARKER,
     Action,
     Assignment,
+    Cause,
     Checkpoint,
     Control,
     Folder,
     Outcome,
-    Report,
     Workspace,
     read_control,
 )
@@ -122,10 +123,10 @@ def test_what_fits_goes_with_the_end_in_one_message(bench: Bench) -> None:
     result = bench.agent.finish(0)
     assert (bench.arrived, bench.gateway.posts) == ([1, 2], [])
     assert bench.gateway.results == [result]
-    assert bench.agent.ending is not None
+    assert bench.agent.receipt is not None
 
 
-def test_who_told_a_training_to_go_tells_how_it_ended(bench: Bench) -> None:
+def test_the_end_of_a_terminated_training_is_left_to_the_caller(bench: Bench) -> None:
     bench.report(1, 2)
     assert bench.agent.finish(0, was_terminated=True).outcome is Outcome.PREEMPTED
     assert bench.arrived == [1, 2]
@@ -139,7 +140,7 @@ def test_a_gateway_that_never_comes_back_leaves_the_reports_to_the_caller(bench:
     bench.report(1, 2)
     bench.gateway.fail = fail
     bench.agent.finish(0)
-    assert bench.agent.ending is None
+    assert bench.agent.receipt is None
     assert [report.step for report in bench.agent.unsent] == [1, 2]
 
 
@@ -164,15 +165,16 @@ def test_a_slow_gateway_is_given_all_the_time_it_takes(tmp_path: Path) -> None:
     assert bench.arrived == list(range(1, 10_001))
 
 
-def test_reports_that_cannot_be_handed_in_are_trained_again(tmp_path: Path) -> None:
+def test_reports_that_cannot_be_delivered_are_trained_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, finish_seconds=5.0)
     bench.gateway.fail = away
     bench.report(*range(1, 1001))
     result = bench.agent.finish(0)
-    assert (result.outcome, result.reason) == (Outcome.PREEMPTED, UNHEARD)
+    assert (result.outcome, result.reason) == (Outcome.PREEMPTED, UNDELIVERED)
+    assert result.cause is Cause.AGENT_LOST
 
 
-def test_a_sign_of_life_comes_every_few_seconds(bench: Bench) -> None:
+def test_a_heartbeat_is_sent_every_few_seconds(bench: Bench) -> None:
     for _ in range(600):
         bench.agent.pump()
         bench.clock.now += 0.05
@@ -193,6 +195,24 @@ def test_what_the_gateway_answers_is_written_once(bench: Bench) -> None:
     bench.report(3)
     bench.agent.pump()
     assert bench.workspace.control.stat().st_ino == written
+
+
+def test_only_a_change_of_the_requested_action_is_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for step in range(1, 4):
+        reason = f"rank 1 of {step}"
+        bench.gateway.decide = lambda _, why=reason: Control(reason=why)  # type: ignore[misc]
+        bench.report(step)
+        bench.agent.pump()
+        assert read_control(bench.workspace.control).reason == reason
+    assert not caplog.records
+    bench.gateway.decide = lambda _: Control(action=Action.STOP, reason="rank 4 of 4")
+    for step in (4, 5):
+        bench.report(step)
+        bench.agent.pump()
+    assert len(caplog.records) == 1
 
 
 def away() -> None:
@@ -283,6 +303,7 @@ def test_a_bad_report_stops_the_training_and_fails_the_trial(
     assert read_control(bench.workspace.control).action is Action.STOP
     result = bench.agent.finish(0)
     assert result.outcome is Outcome.FAILED
+    assert result.cause is Cause.INVALID_REPORT
     assert result.reason.startswith(reason)
     assert result.step == 2
     assert bench.arrived == [1, 2]
@@ -292,9 +313,9 @@ def test_a_bad_report_stops_the_training_and_fails_the_trial(
 @pytest.mark.parametrize(
     ("refusal", "reason"),
     [
-        (GatewayRefusedError("not yours"), REFUSED),
-        (LookupError("no such segment"), f"{NOT_TAKEN}: no such segment"),
-        (ValueError("step is -1"), f"{NOT_TAKEN}: step is -1"),
+        (GatewayRefusedError("not yours"), CLOSED),
+        (LookupError("no such segment"), f"{REJECTED}: no such segment"),
+        (ValueError("step is -1"), f"{REJECTED}: step is -1"),
     ],
 )
 def test_a_refused_agent_stops_the_training_and_sends_nothing_more(
@@ -434,10 +455,3 @@ def test_the_checkpoint_that_was_restored_is_not_uploaded_again(tmp_path: Path) 
     agent.finish(0)
     assert store.steps == []
     assert bench.arrived == [6]
-
-
-def test_running_ends_with_the_training(bench: Bench) -> None:
-    turns = iter([False, False, True])
-    bench.report(1)
-    bench.agent.run(until=lambda: next(turns))
-    assert bench.gateway.reports == [Report(step=1, metrics={"accuracy": 0.5})]

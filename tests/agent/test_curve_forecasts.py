@@ -97,10 +97,10 @@ def test_a_report_waits_for_its_forecast_and_those_before_do_not(bench: Bench) -
     assert bench.arrived == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_signs_of_life_go_on_while_a_report_waits(bench: Bench) -> None:
+def test_heartbeats_go_on_while_a_report_waits(bench: Bench) -> None:
     bench.report(1, 5)
-    clock = bench.agent._clock
-    bench.agent._clock = lambda: clock() + 10
+    clock = bench.agent._outbox._clock
+    bench.agent._outbox._clock = lambda: clock() + 10
     bench.agent.pump()
     assert bench.gateway.posts == [0]
 

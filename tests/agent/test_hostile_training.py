@@ -17,10 +17,10 @@ import obstore
 import pytest
 
 from hpo_ops.agent import Agent
+from hpo_ops.agent.container_training import ContainerTraining
 from hpo_ops.agent.curve_forecasts import ChildFitter
 from hpo_ops.agent.log_shipping import LogShipper
 from hpo_ops.agent.sidecar import Segment, restore, run
-from hpo_ops.agent.training_process import ContainerTraining
 from hpo_ops.checkpoints import BadCheckpointError, Checkpoints, Logs, Store, open_store
 from hpo_ops.protocol import (
     MARKER,
@@ -302,11 +302,11 @@ def test_the_agent_writes_through_no_link(scene: Scene, tmp_path: Path) -> None:
     """A link to a file of the agent's own container, in the place of each file that it writes."""
     restore(scene.segment)
     root = scene.workspace.root
-    for name in ("agent.log", "all_out", "control.json", f".control.json.{os.getpid()}"):
+    for name in ("agent.log", "delivered", "control.json", f".control.json.{os.getpid()}"):
         (root / name).symlink_to(scene.secret)
     (tmp_path / "touched").mkdir()
-    (root / "all_out").unlink()
-    (root / "all_out").symlink_to(tmp_path / "touched" / "by-the-agent")
+    (root / "delivered").unlink()
+    (root / "delivered").symlink_to(tmp_path / "touched" / "by-the-agent")
     scene.gateway.decide = lambda _: Control(action=Action.STOP, reason="enough")
     scene.workspace.reports.write_text(report(1))
     with at_work(scene.workspace, until=lambda: bool(scene.gateway.posts)):
@@ -315,7 +315,7 @@ def test_the_agent_writes_through_no_link(scene: Scene, tmp_path: Path) -> None:
     assert list((tmp_path / "touched").iterdir()) == []
     # The training is told all the same.
     assert Control.from_json((root / "control.json").read_bytes()).action is Action.STOP
-    assert (root / "all_out").exists()
+    assert (root / "delivered").exists()
 
 
 # -- what a training says of itself ----------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.sidecar import ALL_OUT, Segment, restore, run
+from hpo_ops.agent.sidecar import Segment, restore, run
 from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
 from hpo_ops.protocol import MARKER, Assignment, Report, Workspace
 from tests.gateways import FakeGateway
@@ -87,7 +87,7 @@ def test_an_agent_without_a_shell_to_bring_says_so(
         restore(a_segment(tmp_path / "hpo", code))
 
 
-def test_the_agent_of_a_training_that_never_started_leaves_when_its_pod_is_told_to_go(
+def test_the_agent_of_a_training_that_never_started_leaves_when_its_pod_is_terminated(
     tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its image cannot be pulled, say."""
@@ -134,7 +134,7 @@ def test_an_agent_that_fails_leaves_its_log_and_that_of_the_training(
     assert logs["training"] == b"epoch 1\n"
 
 
-def test_a_native_sidecar_stays_until_it_is_told_to_go(
+def test_a_native_sidecar_stays_until_it_is_terminated(
     tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kubernetes would start it again; a file tells the training that it may go."""
@@ -148,7 +148,7 @@ def test_a_native_sidecar_stays_until_it_is_told_to_go(
     results: list[object] = []
 
     def tell() -> None:
-        while not (root / ALL_OUT).exists():
+        while not Workspace(root).delivered.exists():
             time.sleep(0.02)
         results.extend(segment.gateway.results)  # type: ignore[attr-defined]  # the fake's
         os.kill(os.getpid(), signal.SIGTERM)

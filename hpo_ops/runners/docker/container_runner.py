@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from hpo_ops.agent.termination import KILL_SECONDS
 from hpo_ops.protocol import Cause, Outcome, SegmentResult, Workspace
 from hpo_ops.runners.docker.container_process import ContainerProcess
 from hpo_ops.runners.docker.container_spec import SegmentContainer, User, build_spec, trial_labels
 from hpo_ops.runners.docker.engine_api import DockerEngine
-from hpo_ops.runners.training_loop import KILL_SECONDS, Companion, accompany
+from hpo_ops.runners.training_loop import Companion, accompany
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.checkpoint_restore import restore_checkpoint, without_platform
+from hpo_ops.agent.checkpoint_restore import for_training, restore_checkpoint
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway, SegmentReceipt
 from hpo_ops.protocol import Assignment, Provenance, Report, SegmentResult, Workspace
@@ -17,17 +17,17 @@ from hpo_ops.runners.training_loop import SegmentRunner
 
 
 @dataclass(frozen=True)
-class SegmentEnd:
-    """How a segment ended.
+class FinishedSegment:
+    """A segment that has run, and what of it is still to be delivered to the gateway.
 
     Attributes:
-        result: As the agent judges it.
-        ending: What the gateway made of it; None where it has not heard of it.
-        unsent: Reports that the gateway has not heard of.
+        result: How it ended, as its agent judges.
+        receipt: The gateway's answer to the result; None if the agent could not deliver it.
+        unsent: Reports that the agent could not deliver.
     """
 
     result: SegmentResult
-    ending: SegmentReceipt | None
+    receipt: SegmentReceipt | None
     unsent: Sequence[Report] = ()
 
 
@@ -40,11 +40,11 @@ def run_segment(
     checkpoints: Checkpoints | None = None,
     known: Callable[[], Provenance] = Provenance,
     finish_seconds: float = 120.0,
-) -> SegmentEnd:
-    """Restores, trains, reports.
+) -> FinishedSegment:
+    """Runs one segment: restores its checkpoint, trains, and reports to the gateway.
 
-    The training goes on from the newest whole checkpoint up to ``from_step``: when the one of
-    that step is lost, from an older one, and without any from the beginning.
+    The training resumes from the newest complete checkpoint up to ``from_step``: if that of
+    ``from_step`` is lost, from an older one, and without any from the beginning.
 
     Args:
         assignment: What to run.
@@ -56,17 +56,17 @@ def run_segment(
         finish_seconds: How long to try to get everything out at the end.
 
     Returns:
-        How the segment ended, and what the gateway made of it.
+        How the segment ended, and the gateway's answer.
 
     Raises:
-        GatewayRefusedError: The segment belongs to someone else already.
+        GatewayRefusedError: The gateway has closed the segment already.
         OSError, obstore.exceptions.BaseError: The store is away and there is work to restore.
     """
     workspace = Workspace(root)
     shutil.rmtree(root, ignore_errors=True)
     upload = None
     if checkpoints is None:
-        assignment = without_platform(replace(assignment, from_step=0))
+        assignment = for_training(replace(assignment, from_step=0))
     else:
         upload = partial(checkpoints.upload, assignment.trial)
         assignment = restore_checkpoint(assignment, workspace, checkpoints, gateway)
@@ -75,4 +75,4 @@ def run_segment(
         workspace, assignment, gateway, upload=upload, known=known, finish_seconds=finish_seconds
     )
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
-    return SegmentEnd(result, agent.ending, agent.unsent)
+    return FinishedSegment(result, agent.receipt, agent.unsent)

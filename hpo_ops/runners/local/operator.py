@@ -55,7 +55,7 @@ class TrialOperator(TrialTask):
         ):
             # The folder may have changed since the study was prepared; the training need not wait.
             code = pool.submit(describe_code, Path(config.code or ""), known=study.code_hash)
-            end = run_segment(
+            finished = run_segment(
                 assignment,
                 root=Path(folder) / "hpo",
                 runner=self._runner,
@@ -63,13 +63,15 @@ class TrialOperator(TrialTask):
                 checkpoints=open_checkpoints(study),
                 known=lambda: self._code(code),
             )
-        ending = end.ending or gateway.finish_segment(assignment.segment, end.result, end.unsent)
-        self.announce_end(end.result)
+        receipt = finished.receipt or gateway.finish_segment(
+            assignment.segment, finished.result, finished.unsent
+        )
+        self.announce_end(receipt.result)
         if self._is_killed:
             raise RuntimeError(
                 "Airflow ended this task; its retry resumes the trial from its checkpoint"
             )
-        return ending.score
+        return receipt.score
 
     def _code(self, code: Future[Provenance]) -> Provenance:
         try:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from hpo_ops.agent.termination import KILL_SECONDS
 from hpo_ops.protocol import DIRECTORY_VARIABLE, SegmentResult, Workspace
 from hpo_ops.runners.local.child_process import Launch, NotStartedError, Process, start_cold
 from hpo_ops.runners.local.training_environment import training_environment
 from hpo_ops.runners.local.warm_starter import WarmStarter
-from hpo_ops.runners.training_loop import KILL_SECONDS, Companion, accompany
+from hpo_ops.runners.training_loop import Companion, accompany
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import hpo_ops.agent
-from hpo_ops.agent.sidecar import ALL_OUT
-from hpo_ops.agent.training_process import KILL_SECONDS, ContainerTraining
+from hpo_ops.agent.container_training import ContainerTraining
+from hpo_ops.agent.termination import KILL_SECONDS
 from hpo_ops.protocol import SIDECAR_VARIABLE, Action, Control, Workspace
 
 RUN = Path(hpo_ops.agent.__file__).with_name("run.sh")
@@ -166,11 +166,11 @@ def test_a_container_beside_a_native_sidecar_stays_until_all_is_out(container: C
     wait_for(lambda: container.training.has_ended)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=1)
-    (container.workspace.root / ALL_OUT).touch()
+    container.workspace.delivered.touch()
     assert process.wait(timeout=10) == 3
 
 
-def test_a_container_that_waits_for_a_sidecar_leaves_when_it_is_told_to_go(
+def test_a_container_that_waits_for_a_sidecar_leaves_when_it_is_terminated(
     container: Container,
 ) -> None:
     process = container.start("raise SystemExit(0)", **SIDECAR)
@@ -181,9 +181,30 @@ def test_a_container_that_waits_for_a_sidecar_leaves_when_it_is_told_to_go(
     assert not container.training.was_terminated
 
 
-def test_a_training_that_is_told_to_go_leaves_before_its_sidecar(container: Container) -> None:
+def test_a_training_that_is_terminated_leaves_before_its_sidecar(container: Container) -> None:
     """Which is told only then, and has the rest of the time."""
     process = container.start_and_wait(SAVES, **SIDECAR)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
     assert container.training.was_terminated
+
+
+def test_the_scripts_of_a_pod_use_the_file_names_of_the_workspace() -> None:
+    """They run in images without this package, and so cannot ask the workspace for names."""
+    here = Workspace(Path("/hpo"))
+    script = RUN.read_text()
+    for path in (
+        here.alive,
+        here.delivered,
+        here.exit_code,
+        here.log,
+        here.packages,
+        here.signal,
+        here.started,
+        here.terminated,
+        here.tools,
+    ):
+        assert f"$hpo/{path.name}" in script, path
+    install = RUN.with_name("package_install.py").read_text()
+    assert f'root / "{here.packages.name}"' in install
+    assert f'root / "{here.packages_log.name}"' in install
