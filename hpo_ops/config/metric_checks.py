@@ -20,7 +20,7 @@ def check_metrics(study: StudyConfig) -> None:
         raise ValueError("metric is missing, but is required (or metrics, but not both)")
     names = [metric.name for metric in study.objectives]
     if len(set(names)) < len(names):
-        raise ValueError(f"metrics has the names {names}, but each must be there once")
+        raise ValueError(f"metrics has the names {names}, but each must appear once")
     if len(names) > 1:
         if study.scheduler.name != "default":
             raise ValueError(

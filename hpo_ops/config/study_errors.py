@@ -52,7 +52,7 @@ def shown(value: object) -> str:
     """A value as a message shows it: short, however large it is."""
     try:
         text = _short.repr(value)
-    except ValueError:  # Python writes no integer of thousands of digits
+    except ValueError:  # Python does not write integers of thousands of digits
         return "a value of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -61,7 +61,7 @@ def fit_enqueued(
     fitted, problems = [], []
     for index, params in enumerate(enqueued):
         read = {name: _read(space.get(name), value) for name, value in params.items()}
-        values, wrong = fit(space, read, is_whole=False)
+        values, wrong = fit(space, read, is_complete=False)
         fitted.append(values)
         problems += [f"enqueue.{index}.{problem}" for problem in wrong]
     if problems:

@@ -1,4 +1,4 @@
-"""Nouns and rules of a study: no I/O, no clock; and the ports that every plug-in implements."""
+"""The nouns and rules of a study, and the ports that policies implement: no I/O, no clock."""
 
 from hpo_ops.core.decisions import (
     Allocation,

@@ -1,4 +1,4 @@
-"""What makes two trials the same, so that the score of one is the score of the other."""
+"""Keys of the score cache: trials with the same key have the same reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hpo_ops.protocol import ParamValue
 
 
 def canonical_params(space: Space, params: Mapping[str, ParamValue]) -> str:
-    """Parameters as text that is the same for the same point of a space.
+    """Parameters as canonical text: the same point of a space always gives the same text.
 
-    Their order does not matter, and the space says of which type a value is.
+    The order of the parameters does not matter. Values get the types that the space declares.
 
     >>> space = Space({"lr": Float(low=0, high=1), "depth": Int(low=1, high=3)})
     >>> canonical_params(space, {"lr": 1, "depth": 2.0})
@@ -27,7 +27,7 @@ def canonical_params(space: Space, params: Mapping[str, ParamValue]) -> str:
 def _typed(parameter: Parameter | None, value: ParamValue) -> ParamValue:
     match parameter:
         case Float() if isinstance(value, (int, float)):
-            return float(value) + 0.0  # there is one zero
+            return float(value) + 0.0  # turns -0.0 into 0.0
         case Int() if isinstance(value, (int, float)):
             return int(value)
         case Categorical() if value in parameter.choices:
@@ -36,21 +36,21 @@ def _typed(parameter: Parameter | None, value: ParamValue) -> ParamValue:
 
 
 def seed_of_params(seed: int, params: str) -> int:
-    """The seed of every trial with these canonical parameters."""
+    """The seed that all trials with these canonical parameters share."""
     return derive_seed(seed, "params", params)
 
 
 def cache_key(*, made_of: Mapping[str, object], params: str, seed: int, fold: str = "") -> str:
-    """The name under which the reports of a trial are found again, for any number of steps.
+    """The key under which the score cache finds the reports of a trial, at any length.
 
     Args:
-        made_of: What trains and what it trains on: code, image, command, data.
+        made_of: Code, image, command and data of the training.
         params: Canonical parameters.
         seed: The trial's seed.
-        fold: Names the part of the data, where a study has folds.
+        fold: Name of the fold; empty without folds.
     """
-    whole = {"made_of": made_of, "params": params, "seed": seed, "fold": fold}
-    return hashlib.sha256(_text(whole).encode()).hexdigest()
+    identity = {"made_of": made_of, "params": params, "seed": seed, "fold": fold}
+    return hashlib.sha256(_text(identity).encode()).hexdigest()
 
 
 def _text(value: object) -> str:

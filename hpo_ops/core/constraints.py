@@ -1,4 +1,4 @@
-"""Constraints: inequalities between parameters and metrics, such as ``latency <= 2 * width``."""
+"""Constraints: inequalities of parameters and metrics, such as ``latency <= 2 * width``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Constraint:
     text: str
 
     def __post_init__(self) -> None:
-        _ = self.names  # refuses what cannot be read
+        _ = self.names  # raises if the text is not a constraint
 
     @cached_property
     def _sides(self) -> tuple[ast.expr, ast.expr]:
-        """Left and right such that the left must not be greater."""
+        """Both sides as ``(smaller, larger)``: the constraint is that the first is not greater."""
         if len(self.text) > MAX_LENGTH:
             raise ValueError(
                 f"has {len(self.text)} characters, but must have {MAX_LENGTH} or less"
@@ -55,14 +55,17 @@ class Constraint:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The parameters and metrics that it speaks of."""
+        """The names of the parameters and metrics in the constraint."""
         found: set[str] = set()
         for side in self._sides:
             _check(side, self.text, found)
         return frozenset(found)
 
     def violation(self, values: Mapping[str, object]) -> float | None:
-        """By how much it is violated (0 or less is fine); None where a name has no number."""
+        """By how much values violate the constraint; 0 or less if they satisfy it.
+
+        None if a name has no number among the values.
+        """
         numbers: dict[str, float] = {}
         for name in self.names:
             value = values.get(name)

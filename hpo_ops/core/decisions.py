@@ -1,7 +1,9 @@
-"""Decisions: what a policy answers, always with a reason that a person can read.
+"""Decisions: the answers of policies, always with a reason for people.
 
-Those that are made for every trial are final to a type checker rather than frozen, and set their
-fields themselves: a frozen dataclass takes three to five times as long to make.
+`Decision`, `Member` and `TrialGroup` are immutable to the type checker (``Final``), not at run
+time. Every report makes a `Decision`, and the simulator makes millions; a frozen dataclass takes
+three to five times as long to make, which costs the fastest schedulers a quarter of their speed.
+Treat them as frozen.
 """
 
 from __future__ import annotations
@@ -14,13 +16,22 @@ from typing import Final, NamedTuple
 from hpo_ops.protocol import Action, ParamValue
 
 CONTINUE, PAUSE, STOP = Action.CONTINUE, Action.PAUSE, Action.STOP
-"""A member is looked up slowly, and every report asks for one."""
+"""Looking up an enum member takes longer than a global, and every report does it."""
 NO_REASON = "reason is empty, but every decision must say why"
 
 
 @dataclass(slots=True, init=False, unsafe_hash=True)
 class Decision:
-    """What a running trial is to do, and why."""
+    """What a scheduler tells a running trial to do, and why.
+
+    A paused trial keeps its checkpoint and may be resumed. A stopped trial cannot be resumed; its
+    checkpoints may be deleted.
+
+    Attributes:
+        action: Continue, pause or stop.
+        reason: Why, for people. It does not repeat the trial and the step, which are shown beside
+            it.
+    """
 
     action: Final[Action]
     reason: Final[str]
@@ -34,16 +45,17 @@ class Decision:
 
 @dataclass(slots=True, init=False, unsafe_hash=True)
 class Member:
-    """A place in a trial group: a trial to resume or a new one, and how far it may train.
+    """A member of a trial group: a trial to resume or a new trial, and how far it may train.
 
     Attributes:
-        trial: Number of a paused or waiting trial; None asks the sampler for a new one.
+        trial: Number of a paused or waiting trial; None for a new trial.
         until_step: Last step of the segment; None where the training code decides.
         reason: Why this trial runs now.
-        group: The trial group it belongs to, in the order of arrival; all are one by default.
-        parent: Number of the trial whose checkpoint a new one starts from (population-based
-            training); None starts afresh.
-        params: Hyperparameters of a new trial; None asks the sampler.
+        group: Number of the trial group, in the order of arrival, for allocators that share units
+            by group; by default all trials are in group 0.
+        parent: Number of the trial from whose checkpoint a new trial starts (population-based
+            training); None to start from scratch.
+        params: Hyperparameters of a new trial; None to ask the sampler.
     """
 
     trial: Final[int | None]
@@ -74,13 +86,13 @@ class Member:
 
 @dataclass(slots=True, init=False, unsafe_hash=True)
 class TrialGroup:
-    """Trials that share one round, each with a training budget; and why it is not larger.
+    """The trials that a scheduler starts or resumes together, each with a training budget.
 
     Attributes:
-        members: What runs.
-        reason: Why these, and why no more.
-        dropped: Paused and waiting trials that will never run again: they are pruned, for the
-            same reason.
+        members: The trials.
+        reason: Why these trials, and why no more.
+        dropped: Numbers of paused and waiting trials that will never run again. They are pruned
+            with the same reason, and their checkpoints may be deleted.
     """
 
     members: Final[tuple[Member, ...]]
@@ -102,10 +114,10 @@ class TrialGroup:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a pool has: whole units (GPUs, or slots), and the most trials that may share one.
+    """The units of a pool (GPUs, or CPUs), and how they may be shared and combined.
 
     Attributes:
-        units: Whole units.
+        units: Number of units.
         max_share: Most trials packed on one unit (Fluid's c).
         max_width: Most units for one trial (Fluid's d).
     """
@@ -124,7 +136,7 @@ class Capacity:
 
 
 class Placement(NamedTuple):
-    """Where a trial runs: its width and the units it is on."""
+    """The units that a trial runs on, and its width: their number, or its share of one."""
 
     width: Fraction
     units: tuple[int, ...]
@@ -132,7 +144,13 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Trials to resources. What is queued runs when something is freed."""
+    """The answer of an allocator: which trials run on which units.
+
+    Attributes:
+        placed: Placements by trial number.
+        queued: Numbers of the trials that wait until units are free.
+        reason: Why, for people.
+    """
 
     placed: dict[int, Placement]
     queued: tuple[int, ...]

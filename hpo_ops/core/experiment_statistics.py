@@ -1,7 +1,7 @@
-"""Experiments: the same study with several seeds, and which of several studies is better.
+"""Statistics of experiments: repeats of a study with several seeds, and comparisons of studies.
 
-A study's outcome is its best value. Repeats that have the same number have the same seed in all
-studies of a comparison, so that outcomes are compared in pairs.
+A study's outcome is its best value. Repeats with the same number have the same seed in all studies
+of a comparison, so that outcomes are compared in pairs.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from hpo_ops.core.seeds import derive_seed
 from hpo_ops.core.study_view import Direction
 
 LEVEL = 0.95
-"""How sure an interval is."""
+"""Confidence level of intervals."""
 EXACT_PAIRS = 14
-"""Most pairs for which all signs are tried."""
+"""Largest number of pairs for which the permutation test tries all signs."""
 DRAWS = 20_000
-"""Signs that are drawn where there are more."""
+"""Number of random sign vectors for more pairs than that."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean over repeats.
+    """The mean outcome of repeats, with its confidence interval.
 
     Attributes:
-        repeats: How many there were.
-        mean: Their mean.
-        deviation: Their sample deviation (n - 1); None of a single one.
-        low: Lower end of the interval in which the true mean is, by Student's t; None of one.
-        high: Its upper end.
+        repeats: Number of repeats.
+        mean: Mean of their outcomes.
+        deviation: Sample standard deviation (n - 1); None for a single repeat.
+        low: Lower end of the confidence interval of the mean, by Student's t; None for a single
+            repeat.
+        high: Upper end of the interval.
     """
 
     repeats: int
@@ -44,12 +45,12 @@ class Estimate:
 
 
 def repeat_seed(seed: int, repeat: int) -> int:
-    """The seed of a repeat; the first has the study's own."""
+    """The seed of a repeat; the first repeat has the study's own seed."""
     return seed if repeat == 0 else derive_seed(seed, "repeat", repeat)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean, sample deviation and confidence interval of one value or more.
+    """Mean, standard deviation and confidence interval of one or more values.
 
     >>> made = estimate([0.81, 0.79, 0.83, 0.80])
     >>> round(made.mean, 4), round(made.deviation, 5)
@@ -68,7 +69,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[float | None, ...]:
-    """The best after each of some values; None until there is one.
+    """The best value so far after each value; None before the first.
 
     >>> best_so_far([None, 0.5, 0.4, 0.7], Direction.MAXIMIZE)
     (None, 0.5, 0.5, 0.7)
@@ -85,9 +86,10 @@ def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[f
 
 
 def band(curves: Sequence[Sequence[float | None]]) -> dict[int, Estimate]:
-    """The mean of several curves of the best so far, by how many trials had ended.
+    """The mean of several best-so-far curves, by the number of finished trials.
 
-    It begins where all of them have a value. One that ends earlier stays where it ended.
+    It begins at the first number at which all curves have a value. A curve that ends earlier keeps
+    its last value.
     """
     curves = [curve for curve in curves if any(value is not None for value in curve)]
     found: dict[int, Estimate] = {}
@@ -100,11 +102,11 @@ def band(curves: Sequence[Sequence[float | None]]) -> dict[int, Estimate]:
 
 
 def paired_test(differences: Sequence[float], *, seed: int = 0) -> float:
-    """How likely differences as large as these are if both sides are equally good.
+    """The p-value of the two-sided permutation test of paired differences.
 
-    The permutation test of pairs, two-sided: if it did not matter which is which, each difference
-    might as well have the other sign. All signs are tried, or many are drawn where there are too
-    many. With n pairs that all differ it is 2 / 2**n at the least.
+    The null hypothesis is that each difference might as well have the opposite sign. All sign
+    vectors are tried, or random ones if there are too many. With n pairs that all differ, the
+    p-value is at least 2 / 2**n.
 
     >>> paired_test([0.1, 0.2, 0.1, 0.3, 0.2, 0.1])
     0.03125
@@ -127,30 +129,30 @@ def _sum(signs: Sequence[int], sizes: Sequence[float]) -> float:
     return abs(math.fsum(sign * size for sign, size in zip(signs, sizes, strict=True)))
 
 
-def holm(chances: Sequence[float]) -> list[float]:
-    """Chances of error, corrected for having tested several at once (Holm 1979).
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values, corrected for multiple tests (Holm 1979).
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(chances)), key=lambda index: chances[index])
-    corrected, highest = [0.0] * len(chances), 0.0
-    for place, index in enumerate(order):
-        highest = max(highest, min((len(chances) - place) * chances[index], 1.0))
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min((len(p_values) - rank) * p_values[index], 1.0))
         corrected[index] = highest
     return corrected
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One of several studies, in the order of how good they are.
+    """The result of one study in a comparison, relative to the best study.
 
     Attributes:
         name: The study.
-        estimate: Its outcome.
-        pairs: Repeats that both it and the first one have.
-        behind: Mean of how much worse it is than the first one in these; None of the first.
-        chance: How likely that much is if both are equally good, corrected; None of the first.
+        estimate: Its mean outcome.
+        pairs: Number of repeats that the study and the best study have in common.
+        behind: Mean score by which the study is worse in these repeats; None for the best study.
+        chance: p-value of that difference, corrected for multiple tests; None for the best study.
     """
 
     name: str
@@ -161,11 +163,11 @@ class Standing:
 
 
 def rank(outcomes: Mapping[str, Mapping[int, float]], direction: Direction) -> list[Standing]:
-    """Studies by their mean outcome, best first, each tested against the first in pairs.
+    """Studies by their mean outcome, the best first, each tested against the best in pairs.
 
     Args:
-        outcomes: By study and repeat.
-        direction: Which way is better.
+        outcomes: Outcomes by study and repeat.
+        direction: The direction of the metric.
     """
     known = {name: values for name, values in outcomes.items() if values}
     estimates = {name: estimate(list(values.values())) for name, values in known.items()}
@@ -180,7 +182,7 @@ def rank(outcomes: Mapping[str, Mapping[int, float]], direction: Direction) -> l
         ]
         for name in others
     }
-    chances = holm([paired_test(differences[name]) for name in others])
+    p_values = holm([paired_test(differences[name]) for name in others])
     return [
         Standing(name=first, estimate=estimates[first], pairs=len(known[first])),
         *(
@@ -189,8 +191,8 @@ def rank(outcomes: Mapping[str, Mapping[int, float]], direction: Direction) -> l
                 estimate=estimates[name],
                 pairs=len(differences[name]),
                 behind=fmean(differences[name]) if differences[name] else None,
-                chance=chance if differences[name] else None,
+                chance=p_value if differences[name] else None,
             )
-            for name, chance in zip(others, chances, strict=True)
+            for name, p_value in zip(others, p_values, strict=True)
         ),
     ]

@@ -1,7 +1,8 @@
-"""Folds: a trial is trained K times, each time with another part of the data held out.
+"""Cross-validation: a trial is trained in K folds, each with another part of the data held out.
 
-Each fold is a trial of its own for whoever runs it: fold f of trial c has the number c * K + f, so
-that folds take places, pause and resume as trials do. Whoever judges a study looks at `by_trial`.
+Each fold is scheduled as a trial of its own: fold f of trial c has the number c * K + f, so that
+folds take slots, pause and resume as trials do. Results are judged by `by_trial`, the study of
+aggregated trials.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ Curve = Mapping[int, float]
 
 _UNDECIDED = (TrialState.RUNNING, TrialState.PAUSED)
 _DRAWS = 9_999
-"""Signs that are tried in the test; all of them up to 13 folds."""
+"""Number of sign vectors that the test tries; all of them for up to 13 folds."""
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """What some folds come to.
+    """The aggregated result of folds.
 
     Attributes:
-        step: The best step of their averaged curve.
-        mean: Their mean there.
-        deviation: Their sample deviation (n - 1) there; None of a single fold.
-        values: The value of each, there.
+        step: The best step of the mean curve.
+        mean: Mean of the folds' values at that step.
+        deviation: Sample standard deviation (n - 1) at that step; None for a single fold.
+        values: The value of each fold at that step.
     """
 
     step: int
@@ -40,7 +41,7 @@ class Averaged:
 
 
 def average(curves: Sequence[Curve]) -> dict[int, float]:
-    """The mean of several curves, by step: at those steps that all of them have.
+    """The mean of several curves, at the steps that all of them have.
 
     >>> average([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.9}])
     {1: 0.75, 2: 0.5}
@@ -52,7 +53,9 @@ def average(curves: Sequence[Curve]) -> dict[int, float]:
 
 
 def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
-    """The best step of the averaged curve, the first one of equals; None without any step.
+    """The folds' result at the best step of their mean curve; None if they share no step.
+
+    Of equally good steps the first one counts.
 
     >>> summarise([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25}], Direction.MAXIMIZE).step
     1
@@ -66,7 +69,7 @@ def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
 
 
 def state_of(states: Sequence[TrialState], count: int) -> TrialState:
-    """The state of a trial of so many folds, some of which may not be there yet."""
+    """The state of a trial with ``count`` folds, some of which may not exist yet."""
     if len(states) == count and all(state.is_finished for state in states):
         for state in (TrialState.FAILED, TrialState.PRUNED):
             if state in states:
@@ -76,7 +79,7 @@ def state_of(states: Sequence[TrialState], count: int) -> TrialState:
 
 
 def folds_needed(p: float) -> int:
-    """Folds that must have ended before the test can find a chance below p.
+    """Number of completed folds with which the test can give a p-value below p.
 
     >>> folds_needed(0.1)
     4
@@ -87,15 +90,15 @@ def folds_needed(p: float) -> int:
 def chance_of_no_worse(
     own: Mapping[int, Curve], best: Mapping[int, Curve], direction: Direction
 ) -> float:
-    """How likely what was seen is, if a trial is no worse than the best: Wilcoxon's signed ranks.
+    """The p-value of Wilcoxon's signed-rank test that a trial is no worse than the best trial.
 
-    Its folds are paired with the same folds of the best trial, each trial at the best step of its
-    own averaged curve. One-sided; 1 where its mean is as good, or there is but one.
+    The trial's folds are paired with the same folds of the best trial, each trial at the best step
+    of its own mean curve. One-sided; 1 if the trial's mean is as good, or with a single fold.
 
     Args:
-        own: The curves of the trial's folds that have ended, by fold.
-        best: Those of the best trial, which has all folds.
-        direction: Which way is better.
+        own: The curves of the trial's completed folds, by fold.
+        best: The curves of the best trial, which has completed all folds.
+        direction: The direction of the metric.
     """
     folds = sorted(own)
     mine = summarise([own[fold] for fold in folds], direction)
@@ -110,25 +113,31 @@ def chance_of_no_worse(
         return 1.0
     from scipy.stats import PermutationMethod, wilcoxon  # takes a second to import
 
-    # Every sign is tried: few folds are too few for the normal distribution.
+    # Exact, since the normal approximation is wrong for few folds.
     exact = PermutationMethod(n_resamples=_DRAWS, rng=0)
     return float(wilcoxon(behind, alternative="greater", method=exact).pvalue)
 
 
 def folds_of(study: Study, number: int) -> dict[int, Trial]:
-    """The folds of a trial that are there, by fold."""
+    """The folds of a trial that exist so far, by fold."""
     count = study.goal.folds
     mine = study.trials[number * count : (number + 1) * count]
     return {fold: trial for fold, trial in enumerate(mine) if not trial.is_retraining}
 
 
 def curve_of(trial: Trial, direction: Direction) -> dict[int, float]:
-    """What a trial has reported."""
+    """The reported values of a trial, by step."""
     return {seen.step: direction.to_value(seen.score) for seen in trial.observations}
 
 
 def reason_to_prune(study: Study, number: int, p: float) -> str | None:
-    """Why the folds of a trial that have not ended are not worth training; None where they are."""
+    """Why the remaining folds of a trial should not be trained; None if they should.
+
+    Args:
+        study: The study of folds.
+        number: The trial.
+        p: p-value below which the trial counts as worse than the best.
+    """
     direction = study.goal.direction
     best = by_trial(study).best
     own = {
@@ -145,15 +154,15 @@ def reason_to_prune(study: Study, number: int, p: float) -> str | None:
         return None
     return (
         f"worse than trial {best.number} in {len(own)} of {study.goal.folds} folds "
-        f"(Wilcoxon: {chance:.3g}, below {p:g})"
+        f"(Wilcoxon: p = {chance:.3g}, below {p:g})"
     )
 
 
 def by_trial(study: Study) -> Study:
-    """The study of whole trials, from the study of their folds; the study itself without folds.
+    """The study of aggregated trials; the study itself if it has no folds.
 
-    A trial has its state from its folds. One that is completed has reported its averaged curve;
-    others have reported nothing, since what they have is not to be compared.
+    An aggregated trial's state follows from its folds. A completed one has reported the mean curve
+    of its folds. Others have reported nothing, since means over fewer folds cannot be compared.
     """
     if study.goal.folds == 1:
         return study
@@ -163,7 +172,7 @@ def by_trial(study: Study) -> Study:
 
 
 class _ByTrial:
-    """Keeps up the study of whole trials."""
+    """Index that keeps the study of aggregated trials."""
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal.by_trial())
@@ -183,10 +192,10 @@ class _ByTrial:
             self.study.add()
         folds = self._folds[number]
         folds[fold] = trial
-        whole = self.study.trials[number]
-        whole.params = trial.params
+        aggregated = self.study.trials[number]
+        aggregated.params = trial.params
         state = state_of([trial.state for trial in folds.values()], self._count)
-        if state is whole.state:
+        if state is aggregated.state:
             return
         if state is TrialState.COMPLETED:
             curves = [curve_of(trial, self._direction) for trial in folds.values()]

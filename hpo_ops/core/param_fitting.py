@@ -1,4 +1,4 @@
-"""Whether a set of parameters is a point of a search space, and why not."""
+"""Checks whether parameters are a point of a search space, and says why not."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
 
 _TOLERANCE = 1e-6
-"""How far a value may be off a step, as a share of that step: what arithmetic on floats loses."""
+"""Tolerance of the distance between a value and a grid step, as a share of the step."""
 
 
 def fit(
-    space: Space, params: Mapping[str, object], *, is_whole: bool = True
+    space: Space, params: Mapping[str, object], *, is_complete: bool = True
 ) -> tuple[dict[str, ParamValue], list[str]]:
-    """The parameters as the space writes them, and what is wrong with them.
+    """Converts parameters to the types of the space, and lists their problems.
 
     Args:
         space: The space.
-        params: Values by name, from a person, another study or an algorithm.
-        is_whole: Every parameter that exists must be there.
+        params: Values by name, from a user, another study or a search algorithm.
+        is_complete: Whether a missing parameter is a problem.
 
     Returns:
-        The values that fit, in the order of the space, and one sentence for each problem.
+        The valid values, in the order of the space, and one sentence for each problem.
     """
     fitted: dict[str, ParamValue] = {}
     problems = [
@@ -31,9 +31,9 @@ def fit(
         if name not in space
     ]
     for name, parameter in space.items():
-        exists = _exists(parameter, fitted, is_whole=is_whole)
+        exists = _exists(parameter, fitted, is_complete=is_complete)
         if name not in params:
-            if is_whole and exists and not problems:
+            if is_complete and exists and not problems:
                 problems.append(f"{name} is missing")
         elif not exists:
             problems.append(f"{name} is there, but exists only when {_condition(parameter)}")
@@ -45,10 +45,10 @@ def fit(
     return fitted, problems
 
 
-def _exists(parameter: Parameter, fitted: Mapping[str, ParamValue], *, is_whole: bool) -> bool:
-    """Whether a condition holds; where not all is given, whether it still may."""
+def _exists(parameter: Parameter, fitted: Mapping[str, ParamValue], *, is_complete: bool) -> bool:
+    """Whether a parameter's condition holds, or, for incomplete parameters, may still hold."""
     return all(
-        fitted[other] in values if other in fitted else not is_whole
+        fitted[other] in values if other in fitted else not is_complete
         for other, values in parameter.when.items()
     )
 
@@ -60,7 +60,7 @@ def _condition(parameter: Parameter) -> str:
 
 
 def _fit_value(parameter: Parameter, value: object) -> ParamValue:
-    """The value as the parameter writes it; a ValueError says what is allowed."""
+    """The value in the parameter's type; a ValueError says what is allowed."""
     match parameter:
         case Categorical(choices=choices):
             for choice in choices:
@@ -72,7 +72,7 @@ def _fit_value(parameter: Parameter, value: object) -> ParamValue:
             if number != int(number):
                 raise ValueError("an integer")
             if (int(number) - low) % step:
-                raise ValueError(f"{low} and whole steps of {step}")
+                raise ValueError(f"{low} plus a multiple of {step}")
             return int(number)
         case Float(low=low, high=high, step=None):
             return float(_number(value, low, high))
@@ -80,7 +80,7 @@ def _fit_value(parameter: Parameter, value: object) -> ParamValue:
             number = _number(value, low, high)
             steps = round((number - low) / step)
             if abs(number - low - steps * step) > _TOLERANCE * step:
-                raise ValueError(f"{low:g} and whole steps of {step:g}")
+                raise ValueError(f"{low:g} plus a multiple of {step:g}")
             return float(number)
     raise ValueError("of a known kind")
 

@@ -1,4 +1,4 @@
-"""The Pareto front: what no other beats in every metric."""
+"""The Pareto front of several metrics."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 
 
 def pareto_front(scores: Mapping[int, Sequence[float]]) -> list[int]:
-    """The keys whose scores (greater is better) no others dominate, in the order of the keys.
+    """The keys whose scores are not dominated by those of another key, sorted.
+
+    Scores are normalised: larger is better.
 
     >>> pareto_front({0: (1, 5), 1: (2, 4), 2: (1, 4)})
     [0, 1]
     """
     front: list[int] = []
-    # In this order, nothing dominates what comes before it.
+    # In this order no scores dominate any before them.
     for key in sorted(scores, key=lambda key: tuple(scores[key]), reverse=True):
         mine = scores[key]
         if not any(_dominates(scores[other], mine) for other in front):

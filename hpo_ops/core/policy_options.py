@@ -1,4 +1,4 @@
-"""Policies by name: a registered short name or ``module:Class``, and options that are checked."""
+"""Makes policies from their names and checked options."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hpo_ops.isolation.allowlist import load_allowed, registered
 
 
 def check_at_least(name: str, value: float, least: float) -> None:
-    """Raises a ValueError that names the option where a value is too small, or no number."""
+    """Raises a ValueError that names the option if its value is too small or not a number."""
     if not value >= least:
         raise ValueError(f"{name} is {value}, but must be {least} or more")
 
 
 def check_between(name: str, value: float, low: float, high: float) -> None:
-    """Raises a ValueError that names the option where a value is not from low to high."""
+    """Raises a ValueError that names the option if its value is not between low and high."""
     if not low <= value <= high:
         raise ValueError(f"{name} is {value}, but must be from {low} to {high}")
 
@@ -35,19 +35,20 @@ def create_policy(
 ) -> Any:
     """Makes a policy from its name and options.
 
-    A class that has no short name must be on the operator's allowlist; otherwise nothing is
-    imported. It must have the methods of its port before it is called.
+    A class that has no short name must be on the operator's allowlist; otherwise it is not
+    imported. A class without the methods of its port is refused before it is called.
 
     Args:
         port: The key of the study file that names the policy, for messages.
         known: The classes with a short name.
         name: A short name, or ``their.module:Class``.
         options: The policy's own options.
-        methods: What a class must have to be a policy of this port.
-        group: Entry points under which installed packages announce such classes.
+        methods: Names of the methods of this port.
+        group: Group of entry points under which installed packages register such classes.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed. The message names it, and what is
+            allowed.
     """
     kind = find_policy(port, known, name, methods=methods, group=group)
     try:

@@ -1,4 +1,4 @@
-"""Scores in order."""
+"""Rankings and running quantiles of scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from heapq import heappush, heappushpop
 
 
 class Ranking:
-    """Scores in order, each with a rank in logarithmic time."""
+    """A sorted list of scores, with ranks in logarithmic time. Larger is better."""
 
     __slots__ = ("_scores",)
 
@@ -22,18 +22,18 @@ class Ranking:
         insort(self._scores, score)
 
     def better_than(self, score: float) -> int:
-        """How many scores are strictly greater."""
+        """The number of scores that are strictly greater."""
         return len(self._scores) - bisect_right(self._scores, score)
 
     def is_among_best(self, score: float, count: int) -> bool:
-        """Whether fewer than so many scores, at most all of them, are strictly greater."""
+        """Whether fewer than ``count`` scores, of at least as many, are strictly greater."""
         return count > 0 and self._scores[-count] <= score
 
     def remove(self, score: float) -> None:
-        """Takes one such score out.
+        """Removes one occurrence of a score.
 
         Raises:
-            ValueError: It is not there.
+            ValueError: The score is not in the ranking.
         """
         index = bisect_left(self._scores, score)
         if index == len(self._scores) or self._scores[index] != score:
@@ -41,7 +41,7 @@ class Ranking:
         del self._scores[index]
 
     def quantile(self, q: float) -> float:
-        """The q-quantile (0 for the least score to 1) with linear interpolation."""
+        """The q-quantile, with q from 0 (the lowest score) to 1, by linear interpolation."""
         scores = self._scores
         if not scores:
             raise ValueError("a quantile of no scores does not exist")
@@ -51,16 +51,11 @@ class Ranking:
             return scores[low]
         return _between(scores[low], scores[low + 1], position)
 
-    def top(self, count: int) -> list[float]:
-        """The greatest scores, best first."""
-        return self._scores[-count:][::-1] if count > 0 else []
-
 
 class RunningQuantile:
-    """A quantile of numbers that keep coming: those up to it and those above, each as a heap.
+    """A quantile of a growing set of numbers, kept as two heaps around the quantile.
 
-    Where nothing but the quantile is asked for, a number is taken in sooner than by a `Ranking`,
-    however many there are.
+    Adding a number is faster than with a `Ranking`, but only the quantile can be asked for.
 
     >>> middle = RunningQuantile(0.5)
     >>> for number in (3.0, 1.0, 2.0, 9.0):
@@ -74,13 +69,13 @@ class RunningQuantile:
     def __init__(self, q: float) -> None:
         self._q = q
         self._lower: list[float] = []
-        """Negated, so that the greatest is on top."""
+        """Numbers up to the quantile, negated, so that the greatest is on top."""
         self._upper: list[float] = []
         self.count = 0
         self.value = math.nan
-        """The quantile, with linear interpolation between neighbours; no number at first."""
+        """The quantile, interpolated linearly between its neighbours; NaN while empty."""
         self.below = math.nan
-        """The number at the quantile, or else the next one below."""
+        """The number at the quantile, or the next lower one."""
 
     def add(self, number: float) -> None:
         lower, upper, position = self._lower, self._upper, self._q * self.count
@@ -91,20 +86,22 @@ class RunningQuantile:
         else:
             heappush(lower, -heappushpop(upper, number))
         self.below = below = -lower[0]
-        if position > low and below > -math.inf:  # as `_between` has it, which is a call more
+        if (
+            position > low and below > -math.inf
+        ):  # `_between` inlined: simulators add millions of numbers
             self.value = below + (position - low) * (upper[0] - below)
         else:
             self.value = below
 
     def without(self, number: float) -> float:
-        """The quantile of all but one such number, which is among them and not the only one."""
+        """The quantile without one occurrence of a number, which must not be the only one."""
         lower, upper = self._lower, self._upper
         position = self._q * (self.count - 2)
         if int(position) == len(lower) - 1:
             first, second, third = -lower[0], *_least_two(upper)
         else:
-            nearest, next_one = _least_two(lower)
-            first, second, third = -next_one, -nearest, upper[0] if upper else math.inf
+            nearest, second_nearest = _least_two(lower)
+            first, second, third = -second_nearest, -nearest, upper[0] if upper else math.inf
         return _between(
             first if first < number else second,
             second if second < number else third,
@@ -113,12 +110,12 @@ class RunningQuantile:
 
 
 def _least_two(heap: list[float]) -> tuple[float, float]:
-    """The two on top of a heap; endless where there are not so many."""
+    """The two least numbers of a heap; infinity for those that are missing."""
     return heap[0] if heap else math.inf, min(heap[1:3], default=math.inf)
 
 
 def _between(below: float, above: float, position: float) -> float:
-    """From one to the other by the part of a position that is behind the point."""
+    """Interpolates linearly between two numbers by the fractional part of a position."""
     part = position - int(position)
     if not part or below == above or below == -math.inf:
         return below

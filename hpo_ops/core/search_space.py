@@ -15,7 +15,7 @@ Condition = Mapping[str, tuple[ParamValue, ...]]
 """A parameter exists when each named parameter has one of these values."""
 
 MAX_GRID = 100_000
-"""Points of a grid that samplers keep in memory; a study has no more trials than that."""
+"""Largest grid, in points, that samplers may hold in memory; also the most trials of a study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Float:
 
 @dataclass(frozen=True, kw_only=True)
 class Int:
-    """A whole number from a range, both ends included."""
+    """An integer from a range, both ends included."""
 
     low: int
     high: int
@@ -48,7 +48,7 @@ class Int:
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical:
-    """One of some values, without an order."""
+    """One of several values without an order."""
 
     choices: tuple[ParamValue, ...]
     when: Condition = field(default_factory=dict)
@@ -56,15 +56,15 @@ class Categorical:
     def __post_init__(self) -> None:
         if not self.choices:
             raise ValueError("has no choices, but must have one or more")
-        if len(set(self.choices)) < len(self.choices):  # 1, 1.0 and true are one to samplers
-            raise ValueError(f"has choices {list(self.choices)}, but each must be there once")
+        if len(set(self.choices)) < len(self.choices):  # 1, 1.0 and true are equal to samplers
+            raise ValueError(f"has choices {list(self.choices)}, but each must appear once")
 
 
 Parameter = Float | Int | Categorical
 
 
 class Space(Mapping[str, Parameter]):
-    """Parameters by name, each after those that its condition names."""
+    """Parameters by name, each after the parameters that its condition names."""
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         if not parameters:
@@ -77,20 +77,20 @@ class Space(Mapping[str, Parameter]):
             TopologicalSorter(graph).prepare()
         except CycleError as error:
             raise ValueError(
-                f"has conditions that go in a circle: {' -> '.join(error.args[1])}"
+                f"has conditions that form a cycle: {' -> '.join(error.args[1])}"
             ) from error
         self._parameters: dict[str, Parameter] = {}
         for name in parameters:
-            self._place(name, parameters)
+            self._insert(name, parameters)
 
-    def _place(self, name: str, parameters: Mapping[str, Parameter]) -> None:
-        """Keeps the given order, but for parameters that a condition names: those come first.
+    def _insert(self, name: str, parameters: Mapping[str, Parameter]) -> None:
+        """Inserts a parameter after those that its condition names, else in the given order.
 
-        Samplers draw in this order, so a seed means something only while it is always the same.
+        Samplers draw in this order, so the same seed gives the same trials only if it is stable.
         """
         if name not in self._parameters:
             for other in parameters[name].when:
-                self._place(other, parameters)
+                self._insert(other, parameters)
             self._parameters[name] = parameters[name]
 
     def __getitem__(self, name: str) -> Parameter:
@@ -103,17 +103,17 @@ class Space(Mapping[str, Parameter]):
         return len(self._parameters)
 
     def grid(self) -> dict[str, list[ParamValue]]:
-        """Every value of each parameter.
+        """The values of each parameter.
 
         Raises:
-            ValueError: A parameter has no list of values, or exists only sometimes; or the grid
-                has more than `MAX_GRID` points.
+            ValueError: A parameter is continuous or conditional, or the grid has more than
+                `MAX_GRID` points.
         """
         self.check_grid()
         return {name: _grid_values(parameter) for name, parameter in self.items()}
 
     def check_grid(self) -> None:
-        """Raises what `grid` would raise, without listing a single value."""
+        """Raises the error that `grid` would raise, without listing any values."""
         size = self.grid_size()
         if size > MAX_GRID:
             raise ValueError(
@@ -122,10 +122,10 @@ class Space(Mapping[str, Parameter]):
             )
 
     def grid_size(self) -> int:
-        """Points of the grid, counted without making them.
+        """The number of points of the grid, computed without listing them.
 
         Raises:
-            ValueError: A parameter has no list of values, or exists only sometimes.
+            ValueError: A parameter is continuous or conditional.
         """
         for name, parameter in self.items():
             if parameter.when:
@@ -135,11 +135,11 @@ class Space(Mapping[str, Parameter]):
         return math.prod(count_values(parameter) or 0 for parameter in self.values())
 
     def check_listable(self, sampler: str, most: int) -> None:
-        """Checks that no parameter has too many values for a sampler that lists them.
+        """Checks that no parameter has too many values for a sampler that lists all of them.
 
         Args:
-            sampler: Its name, for the message.
-            most: Values of one parameter that it takes.
+            sampler: Name of the sampler, for the message.
+            most: Largest number of values of a parameter that the sampler takes.
 
         Raises:
             ValueError: A parameter has more values than that.
@@ -153,7 +153,7 @@ class Space(Mapping[str, Parameter]):
                 )
 
     def exists(self, name: str, params: Mapping[str, ParamValue]) -> bool:
-        """Whether a parameter is part of a configuration, given those before it."""
+        """Whether a parameter's condition holds, given the parameters before it."""
         return all(
             other in params and params[other] in values
             for other, values in self._parameters[name].when.items()
@@ -161,7 +161,7 @@ class Space(Mapping[str, Parameter]):
 
 
 def clip_params(space: Space, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
-    """The nearest parameters that a space allows; what is no choice of it is left out.
+    """The nearest parameters that a space allows; invalid choices are left out.
 
     >>> clip_params(Space({"width": Int(low=4, high=64, step=4)}), {"width": 77})
     {'width': 64}
@@ -209,7 +209,7 @@ def dump_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def count_values(parameter: Parameter) -> int | None:
-    """How many values a parameter can have; None for a range of real numbers without a step."""
+    """The number of values of a parameter; None for a continuous range."""
     match parameter:
         case Categorical(choices=choices):
             return len(choices)
@@ -226,8 +226,8 @@ def _grid_values(parameter: Parameter) -> list[ParamValue]:
     match parameter:
         case Categorical():
             return list(parameter.choices)
-        case Int(low=first, step=whole):
-            return [first + index * whole for index in range(count)]
+        case Int(low=first, step=stride):
+            return [first + index * stride for index in range(count)]
         case Float(low=low, step=step):
             return [low + index * (step or 0.0) for index in range(count)]
 

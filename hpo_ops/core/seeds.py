@@ -1,10 +1,10 @@
-"""Seeds: every random draw of a study comes from one number."""
+"""Seeds: every random draw of a study derives from the study's seed."""
 
 import hashlib
 
 
 def derive_seed(seed: int, *path: str | int) -> int:
-    """A seed of 32 bits that depends on the study's seed and on what it is for.
+    """A 32-bit seed, derived from the study's seed and the path of its use.
 
     >>> derive_seed(7, "trial", 3) == derive_seed(7, "trial", 3)
     True

@@ -1,4 +1,4 @@
-"""When a study ends before its trials are used up."""
+"""Rules that end a study before all of its trials have run."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from hpo_ops.core.study_view import Study
 from hpo_ops.core.trial_state import TrialState
 
 MIN_FINISHED_FOR_FAILURES = 5
-"""Finished trials before the share of failures says anything."""
+"""Number of finished trials from which the share of failures counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppingRule:
-    """What ends a study early, besides its target and its deadline.
+    """Ends a study early: at its target or deadline, without improvement, or with many failures.
 
     Attributes:
-        patience: Trials in a row without a better value; None is for ever.
-        failures: Largest share of failed trials.
+        patience: Finished trials in a row without a better value that end the study; None for no
+            limit.
+        failures: Largest allowed share of failed trials.
     """
 
     patience: int | None = None
     failures: float = 1.0
 
     def reason_to_stop(self, study: Study, now: float) -> str | None:
-        """Why the study should end now, or None."""
+        """Why the study should end now; None if it should not."""
         return (
             reached_target(study)
             or passed_deadline(study, now)
@@ -46,7 +47,7 @@ class StoppingRule:
 
 
 def reached_target(study: Study) -> str | None:
-    """Says so where a trial has reached the study's target."""
+    """A sentence if a trial has reached the study's target, else None."""
     target = study.goal.target_score
     if target is None or study.best is None or study.best.best_score is None:
         return None
@@ -57,8 +58,8 @@ def reached_target(study: Study) -> str | None:
 
 
 def passed_deadline(study: Study, now: float) -> str | None:
-    """Says so where the study's time is over."""
+    """A sentence if the study's deadline has passed, else None."""
     deadline = study.goal.deadline_seconds
     if deadline is None or now < deadline:
         return None
-    return f"the time of {deadline:g} s is over"
+    return f"the deadline of {deadline:g} s has passed"

@@ -1,4 +1,4 @@
-"""A study as policies see it: trials, and indexes that are kept up as reports come in."""
+"""The view of a study that policies get: trials, and indexes that are updated incrementally."""
 
 from __future__ import annotations
 
@@ -26,34 +26,36 @@ from hpo_ops.protocol import ParamValue
 
 
 class Direction(StrEnum):
-    """Which way a metric is better."""
+    """Whether larger or smaller values of a metric are better."""
 
     MAXIMIZE = "maximize"
     MINIMIZE = "minimize"
 
     def to_score(self, value: float) -> float:
-        """The value as a score: greater is better."""
+        """The score of a value: larger is better."""
         return value if self is MAXIMIZE else -value
 
     def to_value(self, score: float) -> float:
-        """The value behind a score."""
+        """The value of a score."""
         return self.to_score(score)
 
 
-MAXIMIZE = Direction.MAXIMIZE  # a member is looked up slowly, and every report asks for it
+MAXIMIZE = Direction.MAXIMIZE
+"""Looking up an enum member takes longer than a global, and every report does it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What a study is after and how much it may spend.
+    """The objective of a study and its budget.
 
     Attributes:
-        direction: Which way the metric is better.
-        trials: Most trials to start; with folds each fold counts.
+        direction: The direction of the metric.
+        trials: Largest number of trials; with folds each fold counts.
         target: Value of the metric that ends the study.
-        deadline_seconds: Study time after which nothing runs.
-        at_barrier: Decisions are made between rounds only: a seed gives the same study twice.
-        folds: Folds that each trial is trained in; 1 without folds.
+        deadline_seconds: Seconds since the study started after which no trial runs.
+        at_barrier: Whether decisions are made only between rounds, so that the same seed gives
+            the same study.
+        folds: Number of folds of each trial; 1 without cross-validation.
     """
 
     direction: Direction = Direction.MAXIMIZE
@@ -64,11 +66,11 @@ class Goal:
     folds: int = 1
 
     def by_trial(self) -> Goal:
-        """The goal as people state it, in whole trials."""
+        """The goal of the study of aggregated trials, without folds."""
         return replace(self, trials=self.trials // self.folds, folds=1)
 
     def name_of(self, number: int) -> str:
-        """How people call the trial of a number.
+        """The name of a trial for people.
 
         >>> Goal(trials=4).name_of(3), Goal(trials=20, folds=5).name_of(16)
         ('trial 3', 'fold 2 of trial 3')
@@ -83,19 +85,19 @@ class Goal:
         return None if self.target is None else self.direction.to_score(self.target)
 
     def seconds_left(self, now: float) -> float:
-        """Study time until the deadline; endless without one."""
+        """Seconds until the deadline; infinity without one."""
         return math.inf if self.deadline_seconds is None else self.deadline_seconds - now
 
 
 class Index(Protocol):
-    """What a policy wants to have kept up about a study, so that a question costs O(log n)."""
+    """Derived data about a study that is updated at every change, for queries in O(log n)."""
 
     def reported(self, trial: Trial, before: int) -> None:
-        """The trial has a new last observation; the one before was at this step, -1 if none."""
+        """Called when a trial has a new observation; ``before`` is the previous step, or -1."""
         ...
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """The trial has come into its state from another."""
+        """Called when a trial has changed its state; ``before`` is the previous one."""
         ...
 
 
@@ -103,9 +105,11 @@ AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
 class Study:
-    """A view of a study that is kept up, never copied: each question costs O(log n) or less.
+    """The trials of a study, with rankings and indexes that are updated at every change.
 
-    A live study's view is filled from the ledger, a simulated one's by the event loop.
+    The view is mutable and never copied, so that a query costs O(log n) or less. Policies only
+    read it. The ledger fills the view of a live study, the simulator's event loop that of a
+    simulated one. Not thread-safe.
     """
 
     def __init__(self, goal: Goal) -> None:
@@ -113,7 +117,7 @@ class Study:
         self.trials: list[Trial] = []
         self.best: Trial | None = None
         self.stale = 0
-        """Trials that ended since the best score was last beaten."""
+        """Number of trials that have finished since the best score last improved."""
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
         self.slots = 0
         """Slots: trials that may run at the same time now; 0 where unknown."""
@@ -122,40 +126,40 @@ class Study:
         self._rankings: dict[int, Ranking] = {}
         self._ranked: list[int] = []
         self._indexes: dict[Hashable, Any] = {}
-        """Whatever each key's users make; one key, one kind."""
-        self._tell_report: list[Callable[[Trial, int], None]] = []
-        self._tell_move: list[Callable[[Trial, TrialState], None]] = []
-        """What every index does with a report and with a move."""
+        """Indexes by key; all users of a key make the same kind of index."""
+        # Bound methods of the indexes: binding them once saves two lookups per report and index.
+        self._on_report: list[Callable[[Trial, int], None]] = []
+        self._on_move: list[Callable[[Trial, TrialState], None]] = []
 
-    # -- questions ---------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------
 
     def in_state(self, state: TrialState) -> Mapping[int, Trial]:
-        """Trials in a state by number, in the order in which they got into it."""
+        """Trials in a state by number, in the order in which they entered it."""
         return self._by_state[state]
 
     @property
     def finished(self) -> int:
-        """Trials that have ended, whichever way."""
+        """Number of finished trials: completed, pruned or failed."""
         return sum(len(self._by_state[state]) for state in FINISHED)
 
     @property
     def unstarted(self) -> int:
-        """Trials that may still be created; one that has begun gets all of its folds."""
+        """Number of trials that may still be created; a started trial gets all its folds."""
         goal, count = self.goal, len(self.trials)
-        if count < goal.trials and goal.folds == 1:  # as is usual
+        if count < goal.trials and goal.folds == 1:  # the usual case
             return goal.trials - count
         return max(goal.trials - count, -count % goal.folds)
 
     def name_of(self, number: int) -> str:
-        """How people call the trial of a number."""
+        """The name of a trial for people."""
         if self.trials[number].is_retraining:
             return "the retraining"
         return self.goal.name_of(number)
 
     def ranking_at(self, step: int) -> Ranking:
-        """The scores that trials first reported at or after a step.
+        """The ranking of the scores that trials first reported at or after a step.
 
-        The first question about a step looks at every trial; from then on the ranking is kept up.
+        The first query for a step visits every trial; from then on the ranking is updated.
         """
         ranking = self._rankings.get(step)
         if ranking is None:
@@ -167,18 +171,18 @@ class Study:
         return ranking
 
     def index(self, key: Hashable, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """The index under a key, made from every trial at the first question and then kept up.
+        """The index under a key; the first query builds it from every trial.
 
         Args:
-            key: Names the index; whoever uses the same key must make the same kind.
-            make: Makes it, empty.
+            key: Name of the index; all users of a key must make the same kind of index.
+            make: Makes an empty index.
         """
         index: AnyIndex | None = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = make()
             self._replay(index)
-            self._tell_report.append(index.reported)
-            self._tell_move.append(index.moved)
+            self._on_report.append(index.reported)
+            self._on_move.append(index.moved)
         return index
 
     def _replay(self, index: Index) -> None:
@@ -194,10 +198,10 @@ class Study:
             for trial in self._by_state[state].values():
                 index.moved(trial, TrialState.WAITING)
 
-    # -- what happened -----------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def add(self, params: Mapping[str, ParamValue] | None = None) -> Trial:
-        """Adds the next trial, waiting."""
+        """Adds the next trial, in the state WAITING."""
         number = len(self.trials)
         trial = Trial(number, params or {})
         self.trials.append(trial)
@@ -205,7 +209,13 @@ class Study:
         return trial
 
     def move(self, number: int, state: TrialState, *, decided_step: int | None = None) -> Trial:
-        """Puts a trial into a state."""
+        """Moves a trial into a state.
+
+        Args:
+            number: The trial.
+            state: Its new state.
+            decided_step: For a pause, the step of the report on which it was decided.
+        """
         trial, by_state = self.trials[number], self._by_state
         before = trial.state
         del by_state[before][number]
@@ -217,8 +227,8 @@ class Study:
             trial.units = ()
             if state in FINISHED and before not in FINISHED and trial is not self.best:
                 self.stale += 1
-        for tell in self._tell_move:
-            tell(trial, before)
+        for on_move in self._on_move:
+            on_move(trial, before)
         return trial
 
     def start(
@@ -228,7 +238,7 @@ class Study:
         units: tuple[int, ...] = (),
         group: int = 0,
     ) -> Trial:
-        """A segment of the trial starts with these resources."""
+        """Starts a segment of a trial with these resources."""
         trial = self.trials[number]
         trial.observations_at_start = len(trial.observations)
         self.move(number, RUNNING)
@@ -239,12 +249,12 @@ class Study:
         return trial
 
     def set_forecast(self, number: int, forecast: Forecast | None) -> None:
-        """The trial has a new forecast; None where it could not be made."""
+        """Sets the newest forecast of a trial; None if the fit failed."""
         self.trials[number].forecast = forecast
         self.forecast_log.append(number)
 
     def end_segment(self, number: int) -> None:
-        """The trial's segment has ended: it holds nothing, whatever becomes of it."""
+        """Ends the segment of a trial, which releases its units. The state stays as it is."""
         self.trials[number].width = NO_UNIT
         self.trials[number].units = ()
 
@@ -256,19 +266,27 @@ class Study:
         seconds: float = 0.0,
         width: Fraction | None = None,
     ) -> bool:
-        """Records a report; a step that is not after the last one is a repetition, and ignored.
+        """Records a report, and returns whether it was new.
 
-        A value that is not a number is a score worse than any other. The width is what the trial
-        holds now, unless it is said; 1 for a trial that is not running.
+        A report of an earlier or the same step is a repetition, and is ignored. A value that is
+        not a number gets the score minus infinity.
+
+        Args:
+            number: The trial.
+            step: The reported step.
+            value: The objective's value, as the training reported it.
+            seconds: Training time since the previous report.
+            width: Units that the step was trained with; by default those that the trial holds
+                now, or 1.
         """
         trial = self.trials[number]
         seen = trial.observations
         before = trial.step if seen else -1
         if step <= before:
             return False
-        if value != value:  # no number, in less time than math.isnan takes
+        if value != value:  # NaN; faster than math.isnan, and the simulator records millions
             score = -math.inf
-        else:  # as `to_score` has it; a call costs more than that, and every report asks
+        else:  # `Direction.to_score` inlined: the call costs more than its body
             score = value if self.goal.direction is MAXIMIZE else -value
         if width is None:
             width = trial.width or ONE_UNIT
@@ -288,13 +306,13 @@ class Study:
             for ranked in self._ranked_between(before, step):
                 if (ranking := self._rankings.get(ranked)) is not None:
                     ranking.add(score)
-        for tell in self._tell_report:
-            tell(trial, before)
+        for on_report in self._on_report:
+            on_report(trial, before)
         return True
 
     def _ranked_between(self, before: int, step: int) -> Iterable[int]:
-        """The steps after one and up to another, at least those that have a ranking."""
-        if step <= before + 2:  # the next step, or the first, as is usual
+        """Steps after ``before`` and up to ``step``, at least those that have a ranking."""
+        if step <= before + 2:  # the next step, or the first: the usual case
             return range(before + 1, step + 1)
         low = bisect_right(self._ranked, before)
         return self._ranked[low : bisect_right(self._ranked, step, low)]

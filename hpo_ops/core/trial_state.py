@@ -1,4 +1,4 @@
-"""A trial: one hyperparameter configuration and its whole history."""
+"""A trial as policies see it: its state, its observations and its resources."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hpo_ops.protocol import ParamValue
 
 
 class TrialState(StrEnum):
-    """Where a trial is in its life.
+    """The states of a trial.
 
-    ``WAITING`` has parameters but never ran, ``PAUSED`` ran and holds no resources, ``PRUNED`` was
-    ended by a decision.
+    ``WAITING``: has never run. ``PAUSED``: has run, holds no resources and can be resumed.
+    ``PRUNED``: was stopped by a decision and cannot be resumed.
     """
 
     WAITING = "waiting"
@@ -35,14 +35,14 @@ class TrialState(StrEnum):
 FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED})
 WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
 COMPLETED, PRUNED = TrialState.COMPLETED, TrialState.PRUNED
-"""A member is looked up slowly, and these are asked for whenever a trial starts or ends."""
+"""Looking up an enum member takes longer than a global, and every start and end does it."""
 
 
 @lru_cache(maxsize=4096)
 def as_width(units: int, among: int = 1) -> Fraction:
-    """So many units, or a share of one that so many have; always the same object.
+    """The width of ``units`` units, or of one unit shared ``among`` trials; cached.
 
-    Fractions are compared slowly: where both are made here, that they are the same one says it.
+    Comparing fractions is slow: callers compare cached widths by identity first.
 
     >>> as_width(3), as_width(1, among=2)
     (Fraction(3, 1), Fraction(1, 2))
@@ -54,7 +54,7 @@ NO_UNIT, ONE_UNIT = as_width(0), as_width(1)
 
 
 class Forecast(Protocol):
-    """A prediction of a trial's learning curve, in scores (greater is better)."""
+    """A probabilistic prediction of a trial's learning curve, in scores."""
 
     def probability(self, score: float, *, by_step: int) -> float:
         """The probability that the trial's score is at least this at that step."""
@@ -62,17 +62,17 @@ class Forecast(Protocol):
 
 
 class Observation(NamedTuple):
-    """A report as a policy sees it: ``score`` is the value, negated where less is better."""
+    """A report as policies see it: its score is normalised, so that larger is better."""
 
     step: int
     score: float
     seconds: float
     width: Fraction = ONE_UNIT
-    """Resources that the step was trained with."""
+    """Units that the step was trained with."""
 
     @property
     def unit_seconds(self) -> float:
-        """The time it would have taken on one unit, at ideal scaling."""
+        """The time that the step would have taken on one unit, at ideal scaling."""
         width = self.width
         if width is ONE_UNIT:
             return self.seconds
@@ -81,49 +81,52 @@ class Observation(NamedTuple):
 
 as_observation: Callable[[tuple[int, float, float, Fraction]], Observation]
 as_observation = partial(tuple.__new__, Observation)
-"""Makes one of its four fields in half the time that a call of the class takes."""
+"""Makes an observation from its four fields in half the time of calling the class.
+
+Every report makes one; the simulator makes millions.
+"""
 
 
 @dataclass(slots=True)
 class Trial:
-    """What a policy may know of a trial. Only the study that holds it changes it."""
+    """A trial as policies see it. Only the `Study` that holds it may change it."""
 
     number: int
     params: Mapping[str, ParamValue] = field(default_factory=dict)
     state: TrialState = TrialState.WAITING
     observations: list[Observation] = field(default_factory=list)
     step: int = 0
-    """The last reported step; 0 before the first."""
+    """The last reported step; 0 before the first report."""
     best_score: float | None = None
     best_step: int | None = None
     seconds: float = 0.0
     """Training time of all reported steps."""
     checkpoint_step: int = 0
-    """Step of the newest whole checkpoint; 0 without one."""
+    """Step of the newest complete checkpoint; 0 without one."""
     width: Fraction = NO_UNIT
-    """Resources held now: whole GPUs, or a share of one; 0 when not running."""
+    """Units held now, or the share of one unit; 0 when not running."""
     units: tuple[int, ...] = ()
-    """The units it runs on, where an allocator places trials."""
+    """The units that the trial runs on, if an allocator places trials."""
     group: int = 0
-    """The trial group it last ran in, in the order of arrival."""
+    """Number of the trial group that it last ran in, in the order of arrival."""
     unit_seconds: float = 0.0
     """Training time of all reported steps as if each had run on one unit, at ideal scaling."""
     decided_step: int | None = None
-    """While paused: the step of the report on which that was decided; None without a decision."""
+    """While paused: the step of the report on which the pause was decided; None otherwise."""
     segments: int = 0
     startup_seconds: float = 0.0
-    """From the start of the newest segment to its first step."""
+    """Seconds from the start of the newest segment to its first report."""
     observations_at_start: int = 0
     """Number of observations when the newest segment started."""
     forecast: Forecast | None = None
     priority: float | None = None
-    """Trials that wait go on in the order of their labels, greatest first, then those without."""
+    """Paused and waiting trials with a priority are resumed first, the highest first."""
     is_retraining: bool = False
-    """It trains the best trial of a study with folds once more, on all data."""
+    """Whether the trial trains the best parameters of a study with folds again, on all data."""
 
     @property
     def step_at_start(self) -> int:
-        """The last reported step when the newest segment started; 0 before the first."""
+        """The last reported step when the newest segment started; 0 without reports."""
         count = self.observations_at_start
         return self.observations[count - 1].step if count else 0
 
@@ -134,18 +137,20 @@ class Trial:
 
     @property
     def step_seconds(self) -> float | None:
-        """Mean training time of a report's steps; None before the first."""
+        """Mean training time of a report; None before the first."""
         return self.seconds / len(self.observations) if self.observations else None
 
     @property
     def unit_step_seconds(self) -> float | None:
-        """Mean training time of a report's steps on one unit; None before the first."""
+        """Mean training time of a report on one unit; None before the first."""
         return self.unit_seconds / len(self.observations) if self.observations else None
 
     def score_at(self, step: int) -> float | None:
         """The score first reported at or after a step."""
         seen = self.observations
-        if 0 < step <= len(seen) and seen[step - 1].step == step:  # no gaps before it, as is usual
+        if (
+            0 < step <= len(seen) and seen[step - 1].step == step
+        ):  # the usual case: every step was reported
             return seen[step - 1].score
         index = bisect_left(seen, step, key=lambda item: item.step)
         return seen[index].score if index < len(seen) else None

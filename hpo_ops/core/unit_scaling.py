@@ -1,4 +1,4 @@
-"""How much faster a trial trains on more units."""
+"""The speed of a trial by the number of units that it runs on."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import pairwise
 
 
 def speedup(width: Fraction | int, table: tuple[float, ...] = ()) -> float:
-    """The speed on so many units, where one is 1.
+    """The speed on a number of units, relative to one unit.
 
     >>> speedup(3, (1.0, 1.77, 2.93))
     2.35
 
     Args:
-        width: Units; a share of one trains at that share of its speed.
-        table: Speed on 1, 2, 4, 8, ... units; between two it is interpolated, beyond the last it
-            stays. Ideal (the width itself) where there is none.
+        width: Units; a share of one unit trains at that share of its speed.
+        table: Speed on 1, 2, 4, 8, ... units. Between two entries the speed is interpolated;
+            beyond the last it stays. If empty, the speed is the width itself (ideal scaling).
     """
     if not table or width <= 1:
         return float(width)

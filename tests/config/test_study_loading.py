@@ -55,7 +55,7 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
         ["space.lr", "inf", "finite"],
     ),
     ("a number beyond floats", {"space": {"n": {"int": [0, 10**400]}}}, ["space.n", "finite"]),
-    ("half an integer", {"space": {"n": {"int": [0.5, 3]}}}, ["space.n", "0.5", "integer"]),
+    ("half an integer", {"space": {"n": {"int": [0.5, 3]}}}, ["space.n", "0.5", "an integer"]),
     (
         "log and step",
         {"space": {"n": {"int": [1, 9], "log": True, "step": 2}}},
@@ -106,17 +106,17 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
         ["space.b.when", "[1]"],
     ),
     (
-        "conditions in a circle",
+        "conditions that form a cycle",
         {
             "space": {
                 "a": {"choices": [1], "when": {"b": 1}},
                 "b": {"choices": [1], "when": {"a": 1}},
             }
         },
-        ["space", "circle", "a -> b -> a"],
+        ["space", "cycle", "a -> b -> a"],
     ),
     ("no trials", {"trials": 0}, ["trials is 0", "1 or more"]),
-    ("text for trials", {"trials": "many"}, ["trials is 'many'", "integer"]),
+    ("text for trials", {"trials": "many"}, ["trials is 'many'", "an integer"]),
     ("too many trials", {"trials": 10**9}, ["trials is 1000000000", "or less"]),
     ("trials of thousands of digits", {"trials": 1 << 20_000}, ["trials is", "or less"]),
     ("no parallelism", {"parallelism": 0}, ["parallelism is 0", "1 or more"]),

@@ -161,7 +161,7 @@ def test_a_trial_is_pruned_when_enough_folds_are_worse_than_those_of_the_best() 
     assert reason_to_prune(study, 1, 0.1) is None  # three folds cannot say it
     end(study, 0.61)
     assert reason_to_prune(study, 1, 0.1) == (
-        "worse than trial 0 in 4 of 5 folds (Wilcoxon: 0.0625, below 0.1)"
+        "worse than trial 0 in 4 of 5 folds (Wilcoxon: p = 0.0625, below 0.1)"
     )
     assert reason_to_prune(study, 1, 0.05) is None
     end(study, 0.61)

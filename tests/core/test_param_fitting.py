@@ -54,9 +54,9 @@ def test_a_point_of_the_space_fits(changes: dict[str, Any]) -> None:
         ({"lr": math.nan}, "lr is nan, but must be from 0.0001 to 0.1"),
         ({"lr": True}, "lr is True, but must be from 0.0001 to 0.1"),
         ({"width": 8.5}, "width is 8.5, but must be an integer"),
-        ({"width": 9}, "width is 9, but must be 4 and whole steps of 4"),
+        ({"width": 9}, "width is 9, but must be 4 plus a multiple of 4"),
         ({"width": math.inf}, "width is inf, but must be from 4 to 64"),
-        ({"beta": 0.63}, "beta is 0.63, but must be 0.5 and whole steps of 0.05"),
+        ({"beta": 0.63}, "beta is 0.63, but must be 0.5 plus a multiple of 0.05"),
         ({"optimizer": "rmsprop"}, "optimizer is 'rmsprop', but must be one of adam, sgd, None"),
         ({"momentum": 0.5}, "momentum is there, but exists only when optimizer is sgd"),
         ({"optimizer": "sgd"}, "momentum is missing"),
@@ -73,9 +73,9 @@ def test_what_does_not_fit_says_why(changes: dict[str, Any], problem: str) -> No
 
 
 def test_a_part_may_leave_out_anything_but_not_contradict_itself() -> None:
-    assert fit(SPACE, {}, is_whole=False) == ({}, [])
-    assert fit(SPACE, {"nesterov": True}, is_whole=False) == ({"nesterov": True}, [])
-    _, problems = fit(SPACE, {"optimizer": "adam", "momentum": 0.5}, is_whole=False)
+    assert fit(SPACE, {}, is_complete=False) == ({}, [])
+    assert fit(SPACE, {"nesterov": True}, is_complete=False) == ({"nesterov": True}, [])
+    _, problems = fit(SPACE, {"optimizer": "adam", "momentum": 0.5}, is_complete=False)
     assert problems == ["momentum is there, but exists only when optimizer is sgd"]
 
 

@@ -25,9 +25,9 @@ from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
         (Int, {"low": 1, "high": 9, "log": True, "step": 2}, "has log and step"),
         (Int, {"low": 1, "high": 9, "step": 0}, "has step 0"),
         (Categorical, {"choices": ()}, "has no choices, but must have one or more"),
-        (Categorical, {"choices": ("a", "b", "a")}, "but each must be there once"),
-        (Categorical, {"choices": (1, True)}, "but each must be there once"),
-        (Categorical, {"choices": (1, 1.0)}, "but each must be there once"),
+        (Categorical, {"choices": ("a", "b", "a")}, "but each must appear once"),
+        (Categorical, {"choices": (1, True)}, "but each must appear once"),
+        (Categorical, {"choices": (1, 1.0)}, "but each must appear once"),
     ],
 )
 def test_a_range_that_cannot_be_is_refused(
@@ -69,7 +69,7 @@ def test_an_empty_space_is_refused() -> None:
         ({"a": ("sgd", None)}, r"b\.when asks for a = None"),
         ({"n": (5,)}, r"b\.when asks for n = 5, but it is from 1 to 4"),
         ({"n": ("2",)}, r"b\.when asks for n = '2', but it is from 1 to 4"),
-        ({"b": (0.5,)}, "has conditions that go in a circle: b -> b"),
+        ({"b": (0.5,)}, "has conditions that form a cycle: b -> b"),
     ],
 )
 def test_a_condition_that_can_never_hold_is_refused(when: dict[str, Any], message: str) -> None:
@@ -82,13 +82,13 @@ def test_a_condition_that_can_never_hold_is_refused(when: dict[str, Any], messag
         Space(parameters)
 
 
-def test_a_circle_of_conditions_is_shown() -> None:
-    circle: dict[str, Parameter] = {
+def test_a_cycle_of_conditions_is_shown() -> None:
+    cycle: dict[str, Parameter] = {
         name: Categorical(choices=(1, 2), when={other: (1,)})
         for name, other in (("a", "b"), ("b", "c"), ("c", "a"))
     }
-    with pytest.raises(ValueError, match=r"in a circle: \w -> \w -> \w -> \w"):
-        Space(circle)
+    with pytest.raises(ValueError, match=r"form a cycle: \w -> \w -> \w -> \w"):
+        Space(cycle)
 
 
 def test_parameters_keep_their_order_but_for_what_a_condition_names() -> None:

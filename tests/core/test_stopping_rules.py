@@ -72,7 +72,7 @@ def test_a_target_counts_while_its_trial_still_runs() -> None:
 def test_time_is_over_at_the_deadline(deadline: float | None, now: float, is_over: bool) -> None:
     study = study_of([0.1], deadline_seconds=deadline)
     reason = passed_deadline(study, now)
-    assert reason == ("the time of 60 s is over" if is_over else None)
+    assert reason == ("the deadline of 60 s has passed" if is_over else None)
     assert StoppingRule().reason_to_stop(study, now) == reason
 
 

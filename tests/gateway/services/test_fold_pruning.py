@@ -133,7 +133,7 @@ def test_folds_end_when_their_trial_is_worse_than_the_best(
 ) -> None:
     study_id, turns = start_pruned(studies)
     train(studies, turns[3], (0.5, 0.6))
-    why = "worse than trial 0 in 4 of 6 folds (Wilcoxon: 0.0625, below 0.1)"
+    why = "worse than trial 0 in 4 of 6 folds (Wilcoxon: p = 0.0625, below 0.1)"
     # What runs is told at its next report, also when it asks again.
     running = turns[4].assignment
     assert running is not None
