@@ -15,6 +15,7 @@ from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, form_of, read_trigger
 from hpo_ops.config import StudyError, parse_study
 from hpo_ops.config.round_planning import count_rounds
+from hpo_ops.config.runner_registry import generic_dags
 from hpo_ops.runners.local.operator import TrialOperator
 from tests.studies import study_data
 
@@ -37,7 +38,7 @@ def test_every_example_study_has_a_dag() -> None:
     folder = PROJECT / "dags" / "studies"
     dags = build_dags(folder)
     names = {yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")}
-    assert set(dags) == names | {"hpo_study", "hpo_pod_study"}
+    assert set(dags) == names | set(generic_dags().values())
     assert all("broken" not in dag.tags for dag in dags.values())
 
 
@@ -82,7 +83,7 @@ def test_a_broken_file_keeps_nobody_else_from_their_dag(tmp_path: Path) -> None:
     write(tmp_path, "good")
     (tmp_path / "bad.yaml").write_text("name: [")
     dags = build_dags(tmp_path)
-    assert set(dags) == {"good", "bad", "hpo_study", "hpo_pod_study"}
+    assert set(dags) == {"good", "bad", *generic_dags().values()}
     assert "broken" in dags["bad"].tags
     assert "bad.yaml: is not YAML" in (dags["bad"].doc_md or "")
 

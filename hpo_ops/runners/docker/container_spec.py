@@ -50,7 +50,7 @@ class SegmentContainer:
         study: Key of the study.
         command: The training command.
         image: The image, which has the command and the packages it needs.
-        code: The study's code folder.
+        code: The study's code folder; None where the image has the code.
         user: The user that the training runs as; the workspace must belong to it.
         resources: What the training may use.
         environment: The study's variables; nothing of the worker's environment is passed on.
@@ -60,7 +60,7 @@ class SegmentContainer:
     study: str
     command: str
     image: str
-    code: Path
+    code: Path | None
     user: User
     resources: Resources = field(default_factory=Resources)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +78,26 @@ class SegmentContainer:
             **trial_labels(self.study, self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """The memory of a segment, and of the next one if this one runs out of memory.
+
+    Attributes:
+        now: Memory of this segment.
+        next: Memory of the next segment; None where the study names no more.
+    """
+
+    now: str
+    next: str | None
+
+
+def plan_memory(resources: Resources, *, ooms: int) -> MemoryPlan:
+    """The memory for a trial that has run out of memory so many times before."""
+    steps = [resources.memory, *resources.memory_on_oom]
+    index = min(ooms, len(steps) - 1)
+    return MemoryPlan(now=steps[index], next=steps[index + 1] if index + 1 < len(steps) else None)
 
 
 def trial_labels(study: str, trial: int) -> dict[str, str]:
@@ -113,7 +133,7 @@ def build_spec(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
         "Entrypoint": [program],
         "Cmd": arguments,
         "Env": [f"{name}={value}" for name, value in environment.items()],
-        "WorkingDir": CODE,
+        **({} if plan.code is None else {"WorkingDir": CODE}),
         "User": f"{plan.user.uid}:{plan.user.gid}",
         "Labels": plan.labels,
         "HostConfig": _host_config(plan, workspace),
@@ -123,15 +143,7 @@ def build_spec(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
 def _host_config(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
     memory = int(amount(plan.resources.memory))
     return {
-        "Mounts": [
-            {"Type": "bind", "Source": str(workspace.resolve()), "Target": WORKSPACE},
-            {
-                "Type": "bind",
-                "Source": str(plan.code.resolve()),
-                "Target": CODE,
-                "ReadOnly": True,
-            },
-        ],
+        "Mounts": _mounts(plan, workspace),
         "Tmpfs": {"/tmp": "rw,nosuid,nodev,exec,mode=1777"},  # noqa: S108, in the container
         "ShmSize": memory,
         "ReadonlyRootfs": True,
@@ -149,6 +161,16 @@ def _host_config(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
         "LogConfig": {"Type": "json-file", "Config": {"max-size": MAX_LOG_SIZE}},
         **_gpus(plan.resources),
     }
+
+
+def _mounts(plan: SegmentContainer, workspace: Path) -> list[dict[str, object]]:
+    mounts: list[dict[str, object]] = [
+        {"Type": "bind", "Source": str(workspace.resolve()), "Target": WORKSPACE}
+    ]
+    if plan.code is not None:
+        code = str(plan.code.resolve())
+        mounts.append({"Type": "bind", "Source": code, "Target": CODE, "ReadOnly": True})
+    return mounts
 
 
 def _gpus(resources: Resources) -> dict[str, object]:

@@ -7,7 +7,14 @@ import pytest
 
 from hpo_ops.config import Resources
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners.docker.container_spec import NOBODY, SegmentContainer, User, build_spec
+from hpo_ops.runners.docker.container_spec import (
+    NOBODY,
+    MemoryPlan,
+    SegmentContainer,
+    User,
+    build_spec,
+    plan_memory,
+)
 
 
 def a_plan(tmp_path: Path, **changes: Any) -> SegmentContainer:
@@ -46,6 +53,28 @@ def test_the_workspace_can_be_written_and_the_code_cannot(tmp_path: Path) -> Non
     workspace, code = host_config(a_plan(tmp_path))["Mounts"]
     assert workspace == {"Type": "bind", "Source": "/folder/workspace", "Target": "/hpo"}
     assert (code["Target"], code["ReadOnly"]) == ("/hpo-code", True)
+
+
+def test_an_image_that_has_the_code_keeps_its_own_folder(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, code=None)
+    assert "WorkingDir" not in build_spec(plan, tmp_path)
+    assert [mount["Target"] for mount in host_config(plan)["Mounts"]] == ["/hpo"]
+
+
+@pytest.mark.parametrize(
+    ("ooms", "plan"),
+    [
+        (0, MemoryPlan(now="1Gi", next="2Gi")),
+        (1, MemoryPlan(now="2Gi", next="4Gi")),
+        (2, MemoryPlan(now="4Gi", next=None)),
+        (3, MemoryPlan(now="4Gi", next=None)),
+    ],
+)
+def test_a_trial_that_ran_out_of_memory_gets_more_the_next_time(
+    ooms: int, plan: MemoryPlan
+) -> None:
+    resources = Resources(memory="1Gi", memory_on_oom=("2Gi", "4Gi"))
+    assert plan_memory(resources, ooms=ooms) == plan
 
 
 def test_a_container_is_known_by_its_labels(tmp_path: Path) -> None:

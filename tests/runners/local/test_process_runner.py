@@ -212,7 +212,7 @@ def test_a_killed_runner_leaves_no_process(bench: Bench) -> None:
 import sys
 from pathlib import Path
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners.local.local_segment import run_segment
+from hpo_ops.runners.segment_with_agent import run_segment
 from hpo_ops.runners.local.process_runner import ProcessRunner
 from hpo_ops.runners.local.warm_starter import WarmStarter
 from tests.gateways import FakeGateway

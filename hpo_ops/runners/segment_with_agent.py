@@ -1,4 +1,4 @@
-"""One segment on this machine, from its restored checkpoint to its result."""
+"""A segment whose agent runs in this process, from its restored checkpoint to its result."""
 
 from __future__ import annotations
 

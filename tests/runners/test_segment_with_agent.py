@@ -10,12 +10,12 @@ import pytest
 
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Folder, Outcome, Report
-from hpo_ops.runners.local.local_segment import run_segment
 from hpo_ops.runners.local.process_runner import ProcessRunner
 from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.segment_with_agent import run_segment
 from tests.gateways import FakeGateway
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 COUNTER = """
 import yaml
 from hpo_ops.sdk import trial

@@ -1,0 +1,96 @@
+"""A trial's task that runs the agents of its segments itself, beside the training.
+
+For runners whose trainings are on the worker's machine: processes, containers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import abstractmethod
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpo_ops.airflow.code_folders import present_code
+from hpo_ops.airflow.code_provenance import describe_code
+from hpo_ops.airflow.entered_study import config_of, open_checkpoints
+from hpo_ops.airflow.trial_task import TrialTask, assigned
+from hpo_ops.checkpoints import BadCodeError
+from hpo_ops.client import GatewayClient, NextAction, SegmentClient, StudyHandle, TrialResult
+from hpo_ops.protocol import Provenance
+from hpo_ops.runners.segment_with_agent import run_segment
+from hpo_ops.runners.training_loop import SegmentRunner
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class TaskWithAgent(TrialTask):
+    """Runs one trial on this machine, segment by segment, until it is done.
+
+    Subclasses implement `segment_runner`.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._runner: SegmentRunner | None = None
+        self._is_killed = False
+
+    @abstractmethod
+    def segment_runner(
+        self, study: StudyHandle, turn: NextAction, code: Path | None
+    ) -> SegmentRunner:
+        """The runner of the next segment.
+
+        Args:
+            study: The trial's study.
+            turn: The segment to run.
+            code: The study's code folder on this machine; None where an image has the code.
+        """
+
+    def on_kill(self) -> None:
+        self._is_killed = True
+        if self._runner is not None:
+            self._runner.terminate()
+
+    def run_segment(
+        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
+    ) -> TrialResult | None:
+        assignment = assigned(turn)
+        code = config_of(study).code
+        folder = None if code is None else present_code(code)
+        self._runner = self.segment_runner(study, turn, folder)
+        with (
+            tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as temporary,
+            ThreadPoolExecutor(1, "hpo-code") as pool,
+        ):
+            # The folder may have changed since the study was prepared; the training need not wait.
+            described = pool.submit(_describe, code, known=study.code_hash)
+            finished = run_segment(
+                assignment,
+                root=Path(temporary) / "hpo",
+                runner=self._runner,
+                gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
+                checkpoints=open_checkpoints(study),
+                known=lambda: self._provenance(described),
+            )
+        receipt = finished.receipt or gateway.finish_segment(
+            assignment.segment, finished.result, finished.unsent
+        )
+        self.announce_end(receipt.result)
+        if self._is_killed:
+            raise RuntimeError(
+                "Airflow ended this task; its retry resumes the trial from its checkpoint"
+            )
+        return receipt.score
+
+    def _provenance(self, described: Future[Provenance]) -> Provenance:
+        try:
+            return described.result()
+        except (BadCodeError, OSError) as error:
+            self.log.warning("the code of this segment has no hash: %s", error)
+            return Provenance()
+
+
+def _describe(code: str | None, *, known: str | None) -> Provenance:
+    return Provenance() if code is None else describe_code(Path(code), known=known)
