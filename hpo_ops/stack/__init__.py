@@ -1,4 +1,4 @@
-"""Everything on one machine: for the demo, the tests and the benchmarks."""
+"""The stack: PostgreSQL, S3 and Airflow on one machine, for the demo, tests and benchmarks."""
 
 from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
 from hpo_ops.stack.stack_parts import (

@@ -1,4 +1,4 @@
-"""`python -m hpo_ops.stack up|down|status`."""
+"""`python -m hpo_ops.stack up|down|status`: starts, stops or checks the stack of a folder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from hpo_ops.stack import Stack, StackError, Update, stopping_at_the_end
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
+    """Runs one command; returns its exit code: 0, or 3 if `status` finds the stack not healthy."""
     parser = argparse.ArgumentParser(prog="python -m hpo_ops.stack", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "status"))
-    parser.add_argument("--root", type=Path, default=Path(".hpo"), help="state (default: .hpo)")
-    parser.add_argument("--project", type=Path, help="with dags/ and plugins/ (default: checkout)")
+    parser.add_argument(
+        "--root", type=Path, default=Path(".hpo"), help="folder of the stack's state (.hpo)"
+    )
+    parser.add_argument(
+        "--project", type=Path, help="folder with dags/ and plugins/ (default: this checkout)"
+    )
     parser.add_argument("--port", type=int, help="preferred port of the UI (default: 8080)")
     parser.add_argument(
         "--foreground",
         action="store_true",
-        help="up: stay, start again what dies or hangs, and stop everything on Ctrl-C",
+        help="up: stay in the foreground, restart services that die or hang, stop all on Ctrl-C",
     )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _exit_on_signal)
@@ -40,17 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _up(stack: Stack, *, foreground: bool) -> int:
-    stack.start(_say)
+    stack.start(_print_update)
     _write(f"Airflow: {stack.url} (user {stack.username}, password {stack.password})")
     if foreground:
-        _write("supervising; Ctrl-C stops everything")
-        with stopping_at_the_end(stack, _say):
+        _write("supervising the services; Ctrl-C stops all of them")
+        with stopping_at_the_end(stack, _print_update):
             stack.supervise(_write, until=threading.Event())
     return 0
 
 
 def _down(stack: Stack) -> int:
-    stack.stop(_say)
+    stack.stop(_print_update)
     return 0
 
 
@@ -61,7 +65,7 @@ def _status(stack: Stack) -> int:
     return 0 if stack.is_healthy() else 3
 
 
-def _say(update: Update) -> None:
+def _print_update(update: Update) -> None:
     _write(str(update))
 
 

@@ -1,4 +1,4 @@
-"""The environment in which Airflow's parts run: all of their configuration."""
+"""The environment variables of Airflow's services, which are all of their configuration."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def airflow_environment(
         "scheduler": {
             "enable_health_check": "False",
             "scheduler_idle_sleep_time": "0.1",
-            # A worker that was killed is missed after this long, and its task tried again.
+            # After so many seconds without a heartbeat a worker counts as killed, and its task is
+            # retried.
             "task_instance_heartbeat_timeout": "90",
-            # The same for a worker that was killed before its task began.
+            # The same for a worker that was killed before its task started.
             "task_queued_timeout": "120",
             "task_queued_timeout_check_interval": "15",
             # The same for the tasks of a scheduler that was killed.
@@ -54,10 +55,9 @@ def airflow_environment(
             "orphaned_tasks_check_interval": "30",
         },
         "workers": {
-            # A task that has ended holds its place for up to this long.
+            # A task that has ended occupies its worker for up to so many seconds.
             "min_heartbeat_interval": "1",
-            # The api-server may be away for as long as it takes to start again (30 s, more on a
-            # busy machine) without the tasks that run meanwhile being ended.
+            # Running tasks survive a restart of the api-server (30 s, more on a busy machine).
             "max_failed_heartbeats": "60",
             "execution_api_retries": "30",
             "execution_api_retry_wait_max": "5.0",
@@ -80,7 +80,7 @@ def airflow_environment(
 
 
 def api_server_environment(secrets: Secrets, *, ledger_url: str) -> dict[str, str]:
-    """Returns what the api-server alone gets, since only the gateway touches the ledger."""
+    """Returns variables for the api-server only: no other service may reach the ledger."""
     return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_KEYS": secrets.keys.to_text()}
 
 
@@ -92,7 +92,7 @@ def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str
         "parallelism": str(max(4, 2 * (os.cpu_count() or 1))),
         "load_examples": "False",
         "dags_are_paused_at_creation": "False",
-        # The default asks a name server.
+        # Airflow's default makes a DNS request.
         "hostname_callable": "socket.gethostname",
         "fernet_key": secrets.fernet_key,
         "simple_auth_manager_users": f"{USERNAME}:admin",
@@ -114,7 +114,7 @@ def _inherited(settings: Settings) -> dict[str, str]:
         "PYTHONPATH": _joined(str(settings.project / "config"), kept.get("PYTHONPATH", "")),
         "PYTHONUNBUFFERED": "1",
         **_no_proxy(kept),
-        # Setting a process's title would wipe its environment, by which it is found again.
+        # Setting a process title would overwrite the environment, by which processes are found.
         "SPT_NOENV": "1",
     }
 

@@ -1,4 +1,4 @@
-"""Which of Airflow's parts are healthy, as its api-server sees them."""
+"""Asks Airflow's api-server which of Airflow's services are healthy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECTIONS = {
 
 
 def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
-    """Asks the api-server which parts are healthy.
+    """Returns the healthy services of Airflow; empty if the api-server does not answer.
 
     Args:
-        url: Where the api-server listens.
-        since: When each part was started, in seconds since 1970. An older heartbeat is from the
-            process before it, which Airflow believes in for half a minute.
+        url: The api-server's URL.
+        since: When each service was started, in seconds since 1970. An older heartbeat is from
+            the previous process, which Airflow takes for alive for half a minute.
     """
     try:
         answer = httpx.get(f"{url}/api/v2/monitor/health", timeout=5.0, trust_env=False)
@@ -46,9 +46,9 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
 
 
 def _has_gateway(url: str) -> bool:
-    """Says whether the api-server serves the gateway: that of Airflow alone runs without it.
+    """Tells whether the api-server serves the gateway: it starts without it if the plugin fails.
 
-    The gateway answers nobody without a token; in its absence Airflow answers with its UI.
+    The gateway refuses a request without a token; without the gateway, Airflow's UI answers.
     """
     try:
         answer = httpx.get(f"{url}/hpo/api/v1/docs", timeout=5.0, trust_env=False)

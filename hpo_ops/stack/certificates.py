@@ -1,7 +1,7 @@
-"""TLS certificates for servers that talk to themselves only, signed by an authority of their own.
+"""Creates TLS certificates for a server that talks only to itself, with its own authority.
 
-The authority signs one certificate, for server and client alike, and its private key is thrown
-away: nobody can have another certificate signed by it.
+The authority signs one certificate, for server and client, and its private key is then discarded:
+nobody can get another certificate signed by it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hpo_ops.stack.stack_files import write_private
 
 LIFETIME = timedelta(days=3650)
 RENEWAL = timedelta(days=90)
-"""Certificates that end sooner than this are replaced when the server starts."""
+"""Certificates that expire sooner than this are replaced when the server starts."""
 _CLOCK_SKEW = timedelta(hours=1)
 
 
@@ -49,22 +49,22 @@ class CertificateFiles:
 def ensure_certificates(
     folder: Path, hosts: Sequence[str], *, now: datetime | None = None
 ) -> CertificateFiles:
-    """Makes the certificates of a server, unless the folder has some that are still good.
+    """Creates the certificates of a server, unless the folder has valid ones.
 
     Args:
-        folder: Where they are kept; only its owner may enter it.
-        hosts: Names and addresses under which the server calls itself.
+        folder: The folder of the certificates; only its owner may enter it.
+        hosts: Names and addresses under which the server is reached.
         now: The present time.
     """
     files, now = CertificateFiles(folder), now or datetime.now(UTC)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_good(files, hosts, now):
+    if not _are_valid(files, hosts, now):
         _make(files, hosts, now)
     return files
 
 
-def _is_good(files: CertificateFiles, hosts: Sequence[str], now: datetime) -> bool:
-    """Whether all files are there, belong together, name the hosts and last long enough."""
+def _are_valid(files: CertificateFiles, hosts: Sequence[str], now: datetime) -> bool:
+    """Tells whether all files exist, belong together, name the hosts and do not expire soon."""
     try:
         authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
         certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())

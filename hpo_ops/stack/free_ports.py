@@ -1,4 +1,4 @@
-"""Free TCP ports on the loopback interface."""
+"""Finds free TCP ports on the loopback interface."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Says whether a server could listen on this port now."""
+    """Tells whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a port whose last connections are winding down counts as free.
+        # As servers do: a port with connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -25,7 +25,7 @@ def choose_port(preferred: int, *, offsets: Sequence[int] = (0,)) -> int:
     """Returns the first port, from the preferred one on, that is free with all its offsets.
 
     Args:
-        preferred: Where to begin; 0 means anywhere, at random.
+        preferred: The first port to try; 0 chooses ports at random.
         offsets: Distances from the port that must be free as well, the port itself included.
     """
     for port in _candidates(preferred, step=max(10, len(offsets)) if len(offsets) > 1 else 1):
@@ -35,9 +35,8 @@ def choose_port(preferred: int, *, offsets: Sequence[int] = (0,)) -> int:
 
 
 def _candidates(preferred: int, *, step: int) -> Iterable[int]:
-    # Not a secret, and not part of a study: any port will do. Below the range from which the
-    # system gives ports to outgoing connections.
-    anywhere = random.SystemRandom().sample(range(10_000, 22_000), 200)
+    # Below the range from which the system assigns ports to outgoing connections.
+    at_random = random.SystemRandom().sample(range(10_000, 22_000), 200)
     if preferred == 0:
-        return anywhere
-    return [*range(preferred, preferred + 50 * step, step), *anywhere]
+        return at_random
+    return [*range(preferred, preferred + 50 * step, step), *at_random]

@@ -1,4 +1,4 @@
-"""S3 on one machine: SeaweedFS, all of it in one process, on loopback."""
+"""The S3 server of a stack: SeaweedFS in one process, on loopback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpo_ops.stack.stack_secrets import Secrets
 BUCKET = "hpo"
 REGION = "us-east-1"
 
-# The S3 server and the four it consists of, and the gRPC port of each.
+# Ports of the S3 server and of its four internal servers, and the gRPC port of each.
 PORT_OFFSETS = (0, 1, 2, 3, 4, 10_000, 10_001, 10_002, 10_003, 10_004)
 
 
@@ -51,13 +51,13 @@ class ObjectStore:
         )
 
     def prepare(self) -> None:
-        """Makes certificates and settings; before each start."""
+        """Writes certificates and settings; call it before each start."""
         self._security.prepare(
             access_key=self._secrets.s3_access_key, hosts=[LOOPBACK, "localhost"]
         )
 
     def environment(self) -> dict[str, str]:
-        """Returns what the server needs in its environment besides the usual."""
+        """Returns the server's additional environment variables."""
         return {
             "AWS_ACCESS_KEY_ID": self._secrets.s3_access_key,
             "AWS_SECRET_ACCESS_KEY": self._secrets.s3_secret_key,
@@ -65,7 +65,7 @@ class ObjectStore:
         }
 
     def store(self) -> S3Store:
-        """Returns a client of the bucket that gives up quickly."""
+        """Returns a client of the bucket with a short timeout and no retries."""
         scheme = urlsplit(self.endpoint).scheme
         return S3Store(
             BUCKET,
@@ -79,7 +79,7 @@ class ObjectStore:
         )
 
     def is_healthy(self) -> bool:
-        """Says whether an object can be written and read: the port answers long before that."""
+        """Tells whether an object can be written and read; the port is open long before that."""
         name = f".probe/{random_secrets.token_hex(4)}"
         try:
             store = self.store()

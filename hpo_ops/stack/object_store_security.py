@@ -1,13 +1,13 @@
-"""Security of SeaweedFS: everything but its S3 port asks for a client certificate.
+"""Security settings of SeaweedFS: every port except S3 requires a client certificate.
 
-SeaweedFS is one process made of servers (master, volume, filer, admin) that trust whoever reaches
-their ports. Here they speak HTTPS and gRPC over TLS with client certificates, which only this
-process has. The filer also answers plain HTTP on a unix socket; that asks for a token signed with
-keys that are made anew at each start.
+SeaweedFS is one process with several servers (master, volume, filer, admin) that by default trust
+everyone who reaches their ports. Here they speak HTTPS and gRPC over TLS with client certificates,
+which only this process has. The filer also answers plain HTTP on a unix socket, which requires a
+token signed with keys that are new at each start.
 
-S3 itself asks for keys. The platform's keys may do everything, and may assume the role for pods,
-whose sessions are limited by the policy that the platform gives them; a session cannot assume the
-role again, since the role trusts the platform's user alone.
+S3 itself requires access keys. The platform's keys may do everything, and may assume the role for
+pods, whose sessions are limited by the policy that the platform gives them. A session cannot
+assume the role again, since the role trusts only the platform's user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hpo_ops.stack.certificates import CertificateFiles, ensure_certificates
 from hpo_ops.stack.stack_files import write_private
 
 ACCOUNT = "000000000000"
-"""The account of all of SeaweedFS's users and roles."""
+"""The account id of SeaweedFS's users and roles."""
 POD_ROLE = "hpo-pod"
 POD_ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/{POD_ROLE}"
 _GRPC = ("master", "volume", "filer", "s3", "admin", "worker", "client")
@@ -47,11 +47,11 @@ class StoreSecurity:
     folder: Path
 
     def prepare(self, *, access_key: str, hosts: Sequence[str]) -> None:
-        """Writes the settings, and certificates where there are none or they end soon.
+        """Writes the settings, and certificates if they are missing or expire soon.
 
         Args:
-            access_key: The platform's access key, whose user alone may assume the role for pods.
-            hosts: Names and addresses under which the servers find each other.
+            access_key: The platform's access key; only its user may assume the role for pods.
+            hosts: Names and addresses under which the servers reach each other.
         """
         files = ensure_certificates(self.folder, hosts)
         write_private(self.folder / "security.toml", _security_toml(files))
@@ -62,7 +62,7 @@ class StoreSecurity:
         """Returns the command that runs all of SeaweedFS, with these options of `weed mini`."""
         return [
             str(Path(sys.executable).parent / "weed"),
-            # Its own log files would go to the system's temporary folder.
+            # By default it logs to files in the system's temporary folder.
             "-logtostderr=true",
             f"-config_dir={self.folder}",
             "mini",
@@ -80,7 +80,7 @@ class StoreSecurity:
         return self.folder / "iam.json"
 
     def _signing_key(self) -> str:
-        """Returns the key that signs sessions; kept, so that they survive a restart."""
+        """Returns the key that signs sessions; it is kept, so that sessions survive a restart."""
         path = self.folder / "session_key"
         if not path.is_file():
             write_private(path, base64.b64encode(secrets.token_bytes(32)).decode())
@@ -100,12 +100,12 @@ def _security_toml(files: CertificateFiles) -> str:
 
 
 def _toml(**values: object) -> str:
-    """Writes strings as TOML, whose quoting of them is that of JSON."""
+    """Writes strings as TOML, which quotes strings as JSON does."""
     return "".join(f"{name} = {json.dumps(str(value))}\n" for name, value in values.items())
 
 
 def _iam_settings(access_key: str, *, signing_key: str) -> dict[str, object]:
-    # SeaweedFS calls the user of the keys in its environment so.
+    # SeaweedFS gives this name to the user of the keys in its environment.
     user = f"arn:aws:iam::{ACCOUNT}:user/admin-{access_key[:8]}"
     return {
         "sts": {

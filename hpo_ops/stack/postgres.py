@@ -1,7 +1,7 @@
-"""Embedded PostgreSQL: one server on a unix socket, one database for Airflow, one for the ledger.
+"""The PostgreSQL server of a stack, with one database for Airflow and one for the ledger.
 
-No TCP port is opened, and nobody gets in without a password, from the first moment on. Each
-database has an owner of its own who cannot enter the other one.
+It listens on a unix socket only, and requires a password from its first start. Each database has
+its own owner, who cannot connect to the other database.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _START_SECONDS = 60.0
 
 
 class Database(StrEnum):
-    """A database, and the role that owns it."""
+    """A database; its name is also that of the role that owns it."""
 
     AIRFLOW = "airflow"
     LEDGER = "hpo"
@@ -50,7 +50,7 @@ class Postgres:
         self._programs = PostgresPrograms(self._folder)
 
     def start(self) -> None:
-        """Starts the server; the first time it makes the databases as well."""
+        """Starts the server; at the first start it creates the databases as well."""
         if not self._layout.postgres_marker.exists() and self._folder.exists():
             self.stop()
             shutil.rmtree(self._folder)
@@ -67,7 +67,7 @@ class Postgres:
             self._layout.postgres_marker.touch()
 
     def stop(self) -> None:
-        """Stops the server: quickly, but with everything committed on disk."""
+        """Stops the server without waiting for clients; committed data is on disk."""
         process = self.find()
         if process is None:
             return
@@ -78,9 +78,9 @@ class Postgres:
             remaining.kill()
 
     def kill(self) -> None:
-        """Kills a server that does not answer, all of its processes included.
+        """Kills all processes of a server that does not answer.
 
-        What was committed is in the write-ahead log, from which the next start recovers.
+        Committed data is in the write-ahead log, from which the next start recovers.
         """
         main = self.find()
         if main is not None:
@@ -88,9 +88,9 @@ class Postgres:
         self._kill_leftovers()
 
     def _kill_leftovers(self) -> None:
-        """Kills server processes whose main process is gone: they keep the next one from starting.
+        """Kills server processes whose main process has died: they block the next start.
 
-        They end by themselves, unless they are stopped or hang.
+        Normally they end by themselves, unless they are stopped by a signal or hang.
         """
         left = []
         for process in psutil.process_iter():
@@ -114,7 +114,7 @@ class Postgres:
         return process if is_this_server else None
 
     def is_healthy(self) -> bool:
-        """Says whether the server answers a query."""
+        """Tells whether the server answers a query."""
         if self.find() is None:
             return False
         try:
@@ -141,7 +141,7 @@ class Postgres:
         return None if row is None else row[0]
 
     def set_migrated_by(self, version: str) -> None:
-        """Remembers in the database itself which Airflow version migrated it."""
+        """Records in the database itself which Airflow version migrated it."""
         with self._connect(Database.AIRFLOW) as commands:
             commands.execute("COMMENT ON DATABASE airflow IS %s", (version,))
 
@@ -156,7 +156,7 @@ class Postgres:
             try:
                 if self.find() is None:
                     self._programs.start(log=self._layout.log(Part.POSTGRES))
-            # One whose memory is still held by dying processes must be started again.
+            # A start fails while dying processes still hold the shared memory; it is retried.
             except (subprocess.SubprocessError, OSError) as error:
                 if time.monotonic() > deadline:
                     raise self._failure(str(error)) from error
@@ -166,7 +166,7 @@ class Postgres:
             time.sleep(0.2)
 
     def _is_ready(self) -> bool:
-        """Says whether the server takes connections; one that recovers from a crash does not."""
+        """Tells whether the server accepts connections; during crash recovery it does not."""
         lines = self._postmaster_lines()
         return self.find() is not None and len(lines) > 7 and lines[7].strip() == "ready"
 
@@ -180,12 +180,12 @@ class Postgres:
             return []
 
     def _socket_folder(self) -> Path:
-        """Returns where the socket is: not always the data folder, whose path may be too long."""
+        """Returns the folder of the socket; not the data folder if that path is too long."""
         lines = self._postmaster_lines()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else self._folder
 
     def _forget_stale_postmaster(self) -> None:
-        """Removes the pid file of a server that was killed, whose pid may be another's by now."""
+        """Removes the pid file of a killed server, whose pid may belong to another process now."""
         if self._postmaster_lines() and self.find() is None:
             (self._folder / "postmaster.pid").unlink(missing_ok=True)
 

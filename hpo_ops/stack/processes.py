@@ -1,8 +1,8 @@
-"""Processes that outlive the command that started them, found again and stopped for certain.
+"""Starts processes that outlive their command, finds them again, and stops them reliably.
 
-A process is known by its pid and its start time, so that a pid that was reused is never touched.
-All that a stack starts carries the stack's id in its environment; so what a part has left behind
-is found even when its parent is gone or it has moved to a session of its own.
+A process is identified by its pid and start time, so that a reused pid is never signalled. Every
+process of a stack has the stack's id in its environment, and is found by it even if its parent has
+died or it has started its own session.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hpo_ops.stack.stack_files import write_private
 STACK_ID = "HPO_STACK_ID"
 STACK_PART = "HPO_STACK_PART"
 
-# The system clock may be corrected between two readings of a process's start time.
+# Tolerance: the system clock may be corrected between two readings of a start time.
 _SAME_START_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """One process, as it is remembered on disk."""
+    """A process as recorded in a pid file: its pid and start time."""
 
     pid: int
     started: float
@@ -41,7 +41,7 @@ class ProcessRecord:
 
     @classmethod
     def read(cls, path: Path) -> ProcessRecord | None:
-        """Reads a pid file; one that is missing or torn names no process."""
+        """Reads a pid file; None if it is missing or invalid."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(pid=int(content["pid"]), started=float(content["started"]))
@@ -52,7 +52,7 @@ class ProcessRecord:
         write_private(path, json.dumps({"pid": self.pid, "started": self.started}) + "\n")
 
     def find(self) -> psutil.Process | None:
-        """Returns the process if it is still alive and still the same."""
+        """Returns the process if it is alive and not another one with the same pid."""
         _reap(self.pid)
         try:
             process = psutil.Process(self.pid)
@@ -63,14 +63,14 @@ class ProcessRecord:
             return None
 
     def wait(self) -> int:
-        """Waits for a child of this process and returns how it ended."""
+        """Waits for the process, a child of this one, and returns its exit code."""
         return _children[self.pid].wait()
 
 
 def spawn(
     command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, log: Path
 ) -> ProcessRecord:
-    """Starts a process in a session and process group of its own; its output goes to the log."""
+    """Starts a process in its own session and process group; its output goes to the log."""
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603  parts of the stack
             list(command),
@@ -86,14 +86,14 @@ def spawn(
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """Returns what a process has started, directly or not."""
+    """Returns all processes that a process has started, directly or indirectly."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.children(recursive=True)
     return []
 
 
 def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Process]:
-    """Returns the live processes of a stack, or of one of its parts, whoever their parent is."""
+    """Returns the live processes of a stack, or of one of its services, by their environment."""
     found = []
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
@@ -111,14 +111,14 @@ def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Proces
 
 
 def terminate(processes: Iterable[psutil.Process], *, grace_seconds: float) -> None:
-    """Asks processes to end, waits, and kills those that do not."""
+    """Sends SIGTERM to processes, waits, and kills those that are still alive."""
     waiting = _signal(processes, signal.SIGTERM)
-    _signal(waiting, signal.SIGCONT)  # a stopped process acts on SIGTERM when it goes on
+    _signal(waiting, signal.SIGCONT)  # a stopped process handles SIGTERM only once continued
     kill_all(_wait_gone(waiting, grace_seconds))
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:
-    """Kills processes, and waits until they are gone."""
+    """Kills processes, and waits until they have ended."""
     _wait_gone(_signal(processes, signal.SIGKILL), 10.0)
 
 
@@ -163,7 +163,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def _reap(pid: int) -> None:
-    """Takes note of a child's end, without which its pid stays taken by a zombie."""
+    """Reaps a child that has ended; otherwise it would stay a zombie and occupy its pid."""
     child = _children.get(pid)
     if child is not None and child.poll() is not None:
         del _children[pid]

@@ -1,8 +1,8 @@
-"""Runs SeaweedFS with its security settings, in a container: see docker-compose.yml.
+"""Runs SeaweedFS with security settings in a container, as docker-compose.yml does.
 
-`python -m hpo_ops.stack.serve_object_store --security FOLDER --host NAME -- OPTIONS` makes
-certificates in the folder where there are none, then becomes `weed mini OPTIONS`. S3's keys are
-`AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of the environment.
+`python -m hpo_ops.stack.serve_object_store --security FOLDER --host NAME -- OPTIONS` creates
+certificates in the folder if there are none, and then executes `weed mini OPTIONS`. The S3 keys
+are `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of the environment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hpo_ops.stack.object_store_security import StoreSecurity
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prepares the folder and becomes the server."""
+    """Writes certificates and settings, and replaces this process by the server."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--security", type=Path, required=True, help="folder of certificates")
     parser.add_argument("--host", required=True, help="the server's own name on its network")
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
         name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if os.environ.get(name)
     ]
     if len(keys) < 2:
-        parser.error("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set: S3's keys")
+        parser.error("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: the keys of S3")
     security = StoreSecurity(given.security)
     security.prepare(
         access_key=os.environ["AWS_ACCESS_KEY_ID"], hosts=[given.host, "localhost", LOOPBACK]

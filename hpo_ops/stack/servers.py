@@ -1,4 +1,4 @@
-"""The servers of a stack: how each is started, found again and stopped."""
+"""Starts, finds, checks and stops the servers of a stack."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from hpo_ops.stack.stack_secrets import Secrets
 from hpo_ops.stack.stack_settings import Settings
 from hpo_ops.stack.startup import Startup
 
-# What is stopped together, and how many seconds it has until it is killed. Trials save when their
-# task ends; tasks tell the api-server how they ended, so it outlives the scheduler. The object
-# store waits for idle clients, but keeps what it has acknowledged however it ends.
+# Services that are stopped together, and the seconds until they are killed. Trials save a
+# checkpoint when their task is stopped, and tasks report their end to the api-server, so it stops
+# after the scheduler. The object store would wait for idle clients; acknowledged data is safe.
 _STOP_ORDER = (
     ((Part.SCHEDULER, Part.TRIGGERER, Part.DAG_PROCESSOR), 15.0),
     ((Part.API_SERVER,), 10.0),
@@ -52,7 +52,7 @@ _HUNG_GRACE_SECONDS = 5.0
 
 
 class Servers:
-    """The servers of one stack, with settings that hold while they run."""
+    """The servers of one stack, with fixed settings."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Servers:
         self.object_store = ObjectStore(layout, secrets, port=settings.s3_port)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of Airflow's parts and commands."""
+        """Returns the environment of Airflow's services and commands."""
         return airflow_environment(
             self._layout,
             self._settings,
@@ -82,20 +82,20 @@ class Servers:
         )
 
     def find(self, part: Part) -> psutil.Process | None:
-        """Returns a part's main process while it runs."""
+        """Returns the main process of a service; None if it does not run."""
         if part is Part.POSTGRES:
             return self.postgres.find()
         record = ProcessRecord.read(self._layout.pid_file(part))
         return None if record is None else record.find()
 
     def processes(self) -> list[psutil.Process]:
-        """Returns every live process, those that tasks have started included."""
+        """Returns every live process of the stack, including those that tasks have started."""
         main = self.postgres.find()
         database = [] if main is None else [main, *descendants(main)]
         return [*find_marked(self._secrets.stack_id), *database]
 
     def healthy(self, parts: Iterable[Part]) -> set[Part]:
-        """Returns those of the parts that do their work."""
+        """Returns the healthy ones of the given services."""
         asked, found = set(parts), set()
         asked -= {part for part in asked if self._is_stopped(part)}
         if Part.POSTGRES in asked and self.postgres.is_healthy():
@@ -104,8 +104,8 @@ class Servers:
             found.add(Part.S3)
         running = {part: process for part in AIRFLOW_PARTS if (process := self.find(part))}
         if asked.intersection(running) and Part.API_SERVER in running:
-            # A heartbeat from before a crash of the database proves nothing: Airflow's parts
-            # may end when they lose it.
+            # A heartbeat from before a crash of the database does not count: Airflow's services
+            # may exit when they lose the database.
             database = self.postgres.find()
             earliest = 0.0 if database is None else database.create_time()
             since = {
@@ -115,19 +115,19 @@ class Servers:
         return found
 
     def _is_stopped(self, part: Part) -> bool:
-        """Says whether a signal has stopped a part: its last heartbeat looks fresh for a while."""
+        """Tells whether a signal has stopped a service; its last heartbeat may still be fresh."""
         main = self.find(part)
         return main is not None and bool(find_stopped([main]))
 
     def start(self, started: list[Part], progress: Progress) -> None:
-        """Starts what does not run, replaces what does not work, and waits until all is healthy.
+        """Starts missing services, replaces unhealthy ones, and waits until all are healthy.
 
         Args:
-            started: Filled with the parts that this call has begun to start, also when it fails.
-            progress: Told about each part.
+            started: Filled with the services that this call has begun to start, even if it fails.
+            progress: Called with each progress line.
 
         Raises:
-            PartFailedError: A part did not become healthy. It was stopped, the others go on.
+            PartFailedError: A service did not become healthy. It was stopped; the others run on.
         """
         self._start_postgres(started, progress)
         failures = self._start_spawned([Part.S3], started, progress)
@@ -150,7 +150,7 @@ class Servers:
         progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
 
     def _is_postgres_up(self) -> bool:
-        """Says whether PostgreSQL answers; one that runs may be recovering, and is waited for."""
+        """Tells whether PostgreSQL answers; waits for a server that may be recovering."""
         deadline = time.monotonic() + self._hang_seconds
         while not (is_up := self.postgres.is_healthy()):
             if self.postgres.find() is None or time.monotonic() > deadline:
@@ -159,7 +159,7 @@ class Servers:
         return is_up
 
     def _migrate(self, progress: Progress) -> None:
-        """Brings Airflow's database up to date, unless this version of Airflow did so before."""
+        """Migrates Airflow's database, unless this version of Airflow has already done so."""
         current = version("apache-airflow")
         if self.postgres.migrated_by() == current:
             return
@@ -181,7 +181,7 @@ class Servers:
     def _start_spawned(
         self, parts: Collection[Part], started: list[Part], progress: Progress
     ) -> list[PartFailedError]:
-        """Starts parts until each is healthy or has failed; returns the failures."""
+        """Starts services and waits until each is healthy or has failed; returns the failures."""
         startup = Startup(
             self,
             parts,
@@ -193,9 +193,9 @@ class Servers:
         return startup.run()
 
     def launch(self, part: Part) -> None:
-        """Starts a part that does not run, without waiting until it is healthy.
+        """Starts a service that does not run, without waiting until it is healthy.
 
-        PostgreSQL is waited for.
+        Only PostgreSQL is waited for.
         """
         if part is Part.POSTGRES:
             self.postgres.start()
@@ -203,7 +203,7 @@ class Servers:
             self._launch(part)
 
     def end(self, part: Part) -> None:
-        """Ends one part, also when it hangs; for its processes it is like a crash."""
+        """Ends all processes of one service, even if it hangs, without an orderly shutdown."""
         if part is Part.POSTGRES:
             self.postgres.kill()
         else:
@@ -211,7 +211,7 @@ class Servers:
             self._layout.pid_file(part).unlink(missing_ok=True)
 
     def failure(self, part: Part, why: str) -> PartFailedError:
-        """Returns the error for a part that did not start."""
+        """Makes the error for a service that did not start."""
         return PartFailedError(part, why=why, log=self._layout.log(part))
 
     def _launch(self, part: Part) -> None:
@@ -229,7 +229,7 @@ class Servers:
     def _command(self, part: Part) -> list[str]:
         if part is Part.S3:
             return self.object_store.command()
-        # The servers for logs listen on every interface: logs are read from the folder instead.
+        # Airflow's log servers listen on every interface; logs are read from the folder instead.
         arguments = {
             Part.API_SERVER: ("--host", LOOPBACK, "--port", str(self._settings.port)),
             Part.SCHEDULER: ("--skip-serve-logs",),
@@ -255,7 +255,7 @@ class Servers:
         return environment | {STACK_ID: self._secrets.stack_id, STACK_PART: str(part)}
 
     def stop(self, parts: Collection[Part], progress: Progress) -> None:
-        """Stops parts in an order that lets each finish its work; PostgreSQL comes last."""
+        """Stops services in an order that lets each finish its work; PostgreSQL comes last."""
         for together, grace_seconds in _STOP_ORDER:
             stopping = [part for part in together if part in parts]
             trees = {part: self._tree(part) for part in stopping}
@@ -278,7 +278,11 @@ class Servers:
             progress(Update(Part.POSTGRES, Phase.STOPPED, time.monotonic() - begun))
 
     def require_nothing_left(self) -> None:
-        """Ends what has escaped, and raises if anything survives that."""
+        """Ends remaining processes of the stack.
+
+        Raises:
+            StackError: A process is still alive.
+        """
         terminate(find_marked(self._secrets.stack_id), grace_seconds=2.0)
         left = self.processes()
         if left:
@@ -294,7 +298,7 @@ class Servers:
         return find_marked(self._secrets.stack_id, part=part)
 
     def _end_leftovers(self, part: Part) -> None:
-        """Ends what an earlier process of this part has left behind."""
+        """Ends processes that an earlier run of this service has left behind."""
         terminate(self._marked_by(part), grace_seconds=2.0)
 
 

@@ -1,4 +1,4 @@
-"""Everything on one machine: PostgreSQL, S3 and Airflow, started and stopped as one."""
+"""The stack of one folder: PostgreSQL, S3 and Airflow, started and stopped together."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def _silent(_: Update) -> None:
 
 
 class Stack:
-    """All servers of one machine, with their state in one folder.
+    """PostgreSQL, S3 and Airflow on this machine, with their state in one folder.
 
-    What is not given is taken from the stack that was last started in the folder, else from the
-    defaults. A port that is taken when the stack starts is replaced by a free one.
+    Settings that are not given are those of the last start in this folder, else the defaults. A
+    port that is in use when the stack starts is replaced by a free one.
 
     Args:
-        root: Where the stack keeps its state, for example `.hpo` in the project.
+        root: The folder of the stack's state, for example `.hpo` in the project.
         project: The folder with `dags/`, `plugins/` and `config/`; by default this checkout.
-        dags: Another DAGs folder than the project's.
+        dags: A DAGs folder other than the project's.
         port: The preferred port of the UI (8080); 0 means any.
         s3_port: The first of the preferred ports of S3 (8333); 0 means any.
-        extra_environment: More variables for Airflow's parts.
-        start_seconds: How long a part may take until it is healthy.
-        hang_seconds: How long a part that has been running may be unhealthy until it is replaced.
+        extra_environment: More environment variables for Airflow's services.
+        start_seconds: How long a service may take until it is healthy.
+        hang_seconds: How long a running service may be unhealthy until it is replaced.
 
     Example:
         >>> with Stack(Path(".hpo")) as stack:  # doctest: +SKIP
@@ -100,13 +100,16 @@ class Stack:
 
     @classmethod
     def at(cls, root: Path) -> Stack:
-        """Returns the stack that was started in this folder before.
+        """Returns the stack of a folder in which one was started before.
 
         Raises:
-            StackError: None ever was.
+            StackError: No stack was ever started in this folder.
         """
         if not Layout(Path(root).resolve()).stack_file.is_file():
-            raise StackError(f"{root}: no stack was ever started here (there is no stack.json)")
+            raise StackError(
+                f"{root}: no stack was ever started in this folder (it has no stack.json); "
+                "start one with `hpo up`"
+            )
         return cls(root)
 
     def __enter__(self) -> Stack:
@@ -147,16 +150,16 @@ class Stack:
 
     @property
     def gateway_keys(self) -> KeyRing:
-        """The gateway's signing keys, as its next start reads them."""
+        """The gateway's signing keys; a running gateway may still have older ones."""
         return self._secrets().keys
 
     def set_gateway_keys(self, keys: KeyRing) -> None:
-        """Changes the gateway's signing keys; a part takes them up when it starts."""
+        """Changes the gateway's signing keys; each service reads them at its next start."""
         replace(self._secrets(), gateway_keys=keys.to_text()).write(self._layout.secrets_file)
 
     @property
     def ledger_url(self) -> str:
-        """The SQLAlchemy URL of the ledger: for a gateway, and for tests that look behind it."""
+        """The SQLAlchemy URL of the ledger's database, for a gateway and for tests."""
         return self._servers().postgres.url(Database.LEDGER)
 
     @property
@@ -164,17 +167,17 @@ class Stack:
         return self._servers().object_store
 
     def log(self, part: Part) -> Path:
-        """Returns where a part writes its log."""
+        """Returns the log file of a service."""
         return self._layout.log(part)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment for Airflow's commands, the caller's own included."""
+        """Returns the environment of Airflow's commands, based on the caller's own."""
         return self._servers().environment()
 
     def airflow(
         self, *arguments: str, timeout_seconds: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command of Airflow's against this stack; the caller looks at the return code."""
+        """Runs a command of the Airflow CLI on this stack; the caller checks the exit code."""
         return subprocess.run(  # noqa: S603  Airflow's own command
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
@@ -187,13 +190,13 @@ class Stack:
         )
 
     def start(self, progress: Progress = _silent) -> None:
-        """Starts parts that do not run, replaces those that hang, and waits until all are healthy.
+        """Starts missing services, replaces hanging ones, and waits until all are healthy.
 
-        A part that fails is stopped; the other parts go on. When the caller is interrupted, what
-        this call has started is stopped.
+        A service that fails is stopped; the others run on. If the caller is interrupted, the
+        services that this call has started are stopped.
 
         Raises:
-            PartFailedError: A part did not become healthy. The message has the end of its log.
+            PartFailedError: A service did not become healthy. The message has the end of its log.
         """
         with self._locked():
             self._settle()
@@ -208,14 +211,14 @@ class Stack:
                 raise
 
     def supervise(self, say: Callable[[str], None], *, until: threading.Event) -> None:
-        """Starts again what dies or hangs, until the event is set or another command takes over.
+        """Restarts services that die or hang, until the event is set or a command takes over.
 
-        Another supervisor of the same stack takes over from this one; so does `stop`. What was
-        supervised goes on running when this call returns.
+        A second supervisor of the same stack, or `stop`, ends this supervision. The services keep
+        running when this call returns.
 
         Args:
-            say: Told one line about each part that is started again.
-            until: Ends the supervision.
+            say: Called with one line about each service that is restarted.
+            until: The event that ends the supervision.
         """
         supervisor = Supervisor(
             self._servers(),
@@ -228,7 +231,7 @@ class Stack:
         supervisor.run(until)
 
     def stop(self, progress: Progress = _silent) -> None:
-        """Stops everything, and makes sure that nothing is left.
+        """Stops all services, and makes sure that no process is left.
 
         Raises:
             StackError: A process could not be stopped.
@@ -241,20 +244,20 @@ class Stack:
             self._servers().require_nothing_left()
 
     def restart(self, part: Part, progress: Progress = _silent) -> None:
-        """Stops one part and starts it again."""
+        """Stops one service and starts it again."""
         with self._locked():
             self._servers().stop([part], progress)
         self.start(progress)
 
     def find(self, part: Part) -> psutil.Process | None:
-        """Returns a part's main process while it runs."""
+        """Returns the main process of a service; None if it does not run."""
         return self._servers().find(part)
 
     def kill(self, part: Part) -> None:
-        """Kills a part's main process with SIGKILL, as a machine short of memory does.
+        """Kills the main process of a service with SIGKILL, as the kernel's OOM killer does.
 
         Raises:
-            StackError: The part is not running.
+            StackError: The service is not running.
         """
         process = self.find(part)
         if process is None:
@@ -264,7 +267,7 @@ class Stack:
             process.wait(10)
 
     def status(self) -> list[PartStatus]:
-        """Returns how each part is doing."""
+        """Returns the state of each service."""
         if not self._layout.secrets_file.is_file():
             return [PartStatus(part, None, False, self.log(part)) for part in Part]
         servers = self._servers()
@@ -273,11 +276,11 @@ class Stack:
         return [PartStatus(part, pids.get(part), part in healthy, self.log(part)) for part in Part]
 
     def is_healthy(self) -> bool:
-        """Says whether every part runs and does its work."""
+        """Tells whether every service is healthy."""
         return all(status.is_healthy for status in self.status())
 
     def processes(self) -> list[psutil.Process]:
-        """Returns every live process of this stack, those that its tasks have started included."""
+        """Returns every live process of this stack, including those that tasks have started."""
         return self._servers().processes() if self._layout.secrets_file.is_file() else []
 
     def _secrets(self) -> Secrets:
@@ -302,7 +305,7 @@ class Stack:
             yield
 
     def _settle(self) -> None:
-        """Decides on ports, ends what runs with other settings, and writes `stack.json`."""
+        """Chooses ports, stops services that run with other settings, and writes `stack.json`."""
         known, servers = Settings.read(self._layout), self._servers()
         port, s3_port = self._settings.port, self._settings.s3_port
         if known is not None and servers.find(Part.API_SERVER) and port in (0, known.port):
@@ -345,7 +348,7 @@ def stopping_at_the_end(stack: Stack, progress: Progress) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # A second Ctrl-C must not leave half of the parts behind.
+        # A second Ctrl-C must not leave some services running.
         for number in before:
             signal.signal(number, signal.SIG_IGN)
         stack.stop(progress)

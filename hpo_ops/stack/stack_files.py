@@ -1,4 +1,4 @@
-"""Every file name of a stack, and how its files are written."""
+"""The names of all files of a stack, and how its private files are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpo_ops.stack.stack_parts import Part
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a stack keeps its state."""
+    """The files and folders of one stack's state, below one root folder."""
 
     root: Path
 
@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def supervisor_file(self) -> Path:
-        """Names the process that supervises the stack, if any does."""
+        """The pid file of the process that supervises the stack, if there is one."""
         return self.root / "run" / "supervisor.json"
 
     @property
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def postgres_marker(self) -> Path:
-        """Exists once the databases are whole: a set-up that was interrupted is done again."""
+        """Exists once the databases are complete; without it the set-up is repeated."""
         return self.root / "postgres.ready"
 
     @property
@@ -64,7 +64,7 @@ class Layout:
         return self.root / "logs" / "migration.log"
 
     def log(self, part: Part) -> Path:
-        """Returns where a part writes its log; PostgreSQL may only write to its own folder."""
+        """Returns a service's log file; PostgreSQL's is in its own folder, where it may write."""
         if part is Part.POSTGRES:
             return self.postgres / "log"
         return self.root / "logs" / f"{part}.log"
@@ -73,14 +73,14 @@ class Layout:
         return self.root / "run" / f"{part}.json"
 
     def make(self) -> None:
-        """Makes the folders that every part expects."""
+        """Creates the folders of the stack."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in ("logs", "run", "airflow", "s3"):
             (self.root / folder).mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner may read, whole or not at all."""
+    """Writes a file atomically, readable by its owner only."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The parts a stack is made of, and what is said about them while they start."""
+"""The services ("parts") of a stack, and the progress lines and errors about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Part(StrEnum):
-    """One server of the stack, in the order in which they start."""
+    """A service of the stack; the members are in the order in which they start."""
 
     POSTGRES = "postgres"
     S3 = "s3"
@@ -23,20 +23,20 @@ AIRFLOW_PARTS = (Part.API_SERVER, Part.SCHEDULER, Part.DAG_PROCESSOR, Part.TRIGG
 
 
 class Phase(StrEnum):
-    """What is happening to a part."""
+    """A phase of a service's start or stop, as shown to the user."""
 
     STARTING = "starting"
     MIGRATING = "migrating its database"
     READY = "ready"
     ALREADY_RUNNING = "already running"
-    REPLACING = "runs but does not work; replacing it"
+    REPLACING = "running but not healthy; replacing it"
     STOPPING = "stopping"
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
 class Update:
-    """A line of progress: what is happening to which part, and how long it took."""
+    """A progress line: a service, its phase, and how long the phase took."""
 
     part: Part
     phase: Phase
@@ -52,7 +52,7 @@ Progress = Callable[[Update], None]
 
 @dataclass(frozen=True)
 class PartStatus:
-    """How a part is doing: a part may run without being healthy, while it starts or hangs."""
+    """The state of a service. A service may run without being healthy: it starts or hangs."""
 
     part: Part
     pid: int | None
@@ -65,11 +65,11 @@ class PartStatus:
 
 
 class StackError(RuntimeError):
-    """The stack cannot do what it was asked to."""
+    """The stack cannot be started, stopped or used; the message says why."""
 
 
 class PartFailedError(StackError):
-    """A part did not start: the message has its log's place and last lines."""
+    """A service did not start; the message has the path and the last lines of its log."""
 
     def __init__(self, part: Part, *, why: str, log: Path) -> None:
         self.part = part
@@ -78,7 +78,7 @@ class PartFailedError(StackError):
 
 
 def tail(log: Path, *, lines: int = 20) -> str:
-    """Returns the last lines of a log, indented; nothing when there is no log."""
+    """Returns the last lines of a log, indented; empty if there is no log."""
     if not log.is_file():
         return ""
     with log.open("rb") as file:

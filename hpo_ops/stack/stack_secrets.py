@@ -1,4 +1,4 @@
-"""The secrets of one stack: made at random once, kept in a file that only its owner may read."""
+"""The secrets of a stack: created at random once, and kept in a file of mode 0600."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _fernet_key() -> str:
 
 @dataclass(frozen=True)
 class Secrets:
-    """Everything about a stack that must not be guessed."""
+    """The passwords, keys and the id of a stack."""
 
     stack_id: str = field(default_factory=lambda: secrets.token_hex(16))
     admin_password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -41,7 +41,7 @@ class Secrets:
 
     @classmethod
     def load_or_make(cls, path: Path) -> Secrets:
-        """Reads the secrets of a stack, or makes them when there are none yet."""
+        """Reads the secrets of a stack, or creates them if there are none."""
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
             if secret := content.pop("gateway_secret", None):  # of a stack before key rings
@@ -57,5 +57,5 @@ class Secrets:
         return KeyRing.parse(self.gateway_keys)
 
     def write(self, path: Path) -> None:
-        """Keeps the secrets in a file that only its owner may read."""
+        """Writes the secrets to a file that only its owner may read."""
         write_private(path, json.dumps(asdict(self), indent=2) + "\n")

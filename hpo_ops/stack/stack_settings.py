@@ -1,4 +1,4 @@
-"""What is chosen when a stack is first started and remembered in its `stack.json`."""
+"""The settings of a stack, kept in its `stack.json`: folders, ports, environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USERNAME = "admin"
 
 @dataclass(frozen=True)
 class Settings:
-    """The folders and ports of a stack."""
+    """The folders, ports and additional environment variables of a stack."""
 
     project: Path
     dags: Path
@@ -46,7 +46,7 @@ class Settings:
         )
 
     def write(self, layout: Layout, secrets: Secrets) -> None:
-        """Writes `stack.json`, from which the CLI learns how to reach the stack."""
+        """Writes `stack.json`, in which the CLI finds the stack's URL and credentials."""
         content = {
             "url": self.url,
             "username": USERNAME,
@@ -68,7 +68,7 @@ class Settings:
 
     @classmethod
     def read(cls, layout: Layout) -> Settings | None:
-        """Reads `stack.json`; a stack that was never started has none."""
+        """Reads `stack.json`; None if the stack was never started."""
         if not layout.stack_file.is_file():
             return None
         content = json.loads(layout.stack_file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Starts parts of a stack side by side, and waits until each is healthy or has failed."""
+"""Starts services of a stack in parallel, and waits until each is healthy or has failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpo_ops.stack.stack_parts import AIRFLOW_PARTS, Part, PartFailedError, Phas
 
 
 class PartControl(Protocol):
-    """What is asked of the servers of a stack in order to start one of them."""
+    """The operations on services that a start-up needs; `Servers` implements them."""
 
     def find(self, part: Part) -> psutil.Process | None: ...
 
@@ -26,18 +26,18 @@ class PartControl(Protocol):
 
 
 class Startup:
-    """One start of some parts.
+    """The start of several services.
 
-    A part that was running before and is not healthy for `hang_seconds` is replaced. A part that
-    fails is stopped, and the others are waited for all the same.
+    A service that was running before and is unhealthy for `hang_seconds` is replaced. A service
+    that fails is stopped, and the others are still waited for.
 
     Args:
         servers: The servers of the stack.
-        parts: The parts to start.
-        started: Filled with the parts that were launched.
-        progress: Told about each part.
-        start_seconds: How long a part that was launched may take until it is healthy.
-        hang_seconds: How long a part that was running may be unhealthy.
+        parts: The services to start.
+        started: Filled with the services that were launched.
+        progress: Called with each progress line.
+        start_seconds: How long a launched service may take until it is healthy.
+        hang_seconds: How long a service that was running before may be unhealthy.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Startup:
         self._failures: list[PartFailedError] = []
 
     def run(self) -> list[PartFailedError]:
-        """Returns when each part is healthy or has failed, with an error for each that failed."""
+        """Waits until each service is healthy or has failed; returns an error for each failure."""
         while True:
             self._launch_missing()
             self._announce(self._servers.healthy(self._waiting))
@@ -75,7 +75,7 @@ class Startup:
             if self._servers.find(part) is not None:
                 continue
             if part in self._launched_at:
-                self._fail(part, "it ended by itself")
+                self._fail(part, "its process exited")
             else:
                 self._launch(part, Phase.STARTING)
 
@@ -105,7 +105,7 @@ class Startup:
                 self._launch(part, Phase.REPLACING)
 
     def _can_be_judged(self, part: Part) -> bool:
-        """Says whether a part's health is known: the api-server tells that of Airflow's others."""
+        """Tells whether a service's health is known; Airflow's others need the api-server."""
         is_told_by_another = part in AIRFLOW_PARTS and part is not Part.API_SERVER
         return not (is_told_by_another and Part.API_SERVER in self._waiting)
 
@@ -113,7 +113,7 @@ class Startup:
         self._failures.append(self._servers.failure(part, why))
         self._servers.end(part)
         self._waiting.discard(part)
-        if part is Part.API_SERVER:  # nobody tells how the others are doing
+        if part is Part.API_SERVER:  # without it the health of the others is unknown
             self._waiting.clear()
 
 

@@ -1,4 +1,4 @@
-"""Watches over the parts of a stack, and starts again what dies or hangs."""
+"""Supervises the services of a stack, and restarts those that die or hang."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hpo_ops.stack.stack_parts import AIRFLOW_PARTS, Part, StackError
 
 POLL_SECONDS = 2.0
 CALM_SECONDS = 60.0
-"""A part that has been healthy for so long is started again without delay when it dies."""
+"""A service that was healthy for so long is restarted without delay when it dies."""
 LONGEST_DELAY_SECONDS = 30.0
 STOPPED_SECONDS = 10.0
-"""How long a process may be stopped by a signal until it is killed."""
+"""A process that a signal has stopped for so long is killed."""
 
 
 class WatchedParts(Protocol):
-    """What a supervisor asks of the servers of a stack."""
+    """The operations on services that a supervisor needs; `Servers` implements them."""
 
     def find(self, part: Part) -> psutil.Process | None: ...
 
@@ -41,14 +41,19 @@ class WatchedParts(Protocol):
 
 @dataclass
 class Watch:
-    """What is remembered about one part, and when it must be started again.
+    """The health record of one service, which decides when it must be restarted.
 
     Times are those of a monotonic clock. The n-th restart in a row waits 2^(n-2) seconds after
-    the one before, at most `LONGEST_DELAY_SECONDS`.
+    the previous one, at most `LONGEST_DELAY_SECONDS`.
 
     Attributes:
-        start_seconds: How long a part may take from its launch until it is healthy.
-        hang_seconds: How long a part that was healthy may be unhealthy.
+        start_seconds: How long a service may take from its launch until it is healthy.
+        hang_seconds: How long a service that was healthy may be unhealthy.
+        was_healthy: Whether the service has been healthy since its last restart.
+        healthy_since: When the service became healthy; None if it is not.
+        unhealthy_since: When the service became unhealthy; None if it is healthy or unknown.
+        restarts: The number of restarts in a row.
+        not_before: The earliest time of the next restart.
     """
 
     start_seconds: float
@@ -62,20 +67,20 @@ class Watch:
     def judge(
         self, *, is_running: bool, is_healthy: bool, is_known: bool, now: float
     ) -> str | None:
-        """Returns why the part must be started again now; None if it need not be.
+        """Returns why the service must be restarted now; None if it need not be.
 
         Args:
-            is_running: Whether its main process is alive.
-            is_healthy: Whether it does its work.
-            is_known: Whether its health can be known; otherwise only its death counts.
-            now: The time.
+            is_running: Whether the service's main process is alive.
+            is_healthy: Whether the service is healthy.
+            is_known: Whether the service's health is known; if not, only its death counts.
+            now: The present time.
         """
         if is_healthy:
             self._be_healthy(now)
             return None
         self.healthy_since = None
         if not is_running:
-            why = "ended by itself"
+            why = "its process exited"
         elif not is_known:
             self.unhealthy_since = None
             return None
@@ -94,23 +99,23 @@ class Watch:
             self.restarts = 0
 
     def restarted(self, now: float) -> None:
-        """Notes that the part was started again."""
+        """Records that the service was restarted."""
         self.not_before = now + min(LONGEST_DELAY_SECONDS, 2.0**self.restarts)
         self.restarts += 1
         self.was_healthy, self.unhealthy_since = False, None
 
 
 class Supervisor:
-    """Supervises one stack, from one process at a time.
+    """The supervisor of one stack; only one process at a time supervises a stack.
 
     Args:
         servers: The servers of the stack.
-        say: Told one line about each part that is started again.
+        say: Called with one line about each service that is restarted.
         lock: Keeps other commands from starting or stopping the same stack meanwhile.
-        record: The file that names the process that supervises. Once it names another or is gone,
-            this supervisor leaves.
-        start_seconds: How long a part may take until it is healthy.
-        hang_seconds: How long a part may be unhealthy until it is replaced.
+        record: The pid file of the supervising process. If it names another process or is
+            deleted, this supervisor ends.
+        start_seconds: How long a service may take until it is healthy.
+        hang_seconds: How long a service may be unhealthy until it is replaced.
     """
 
     def __init__(
@@ -131,11 +136,11 @@ class Supervisor:
         self._watches = {part: Watch(start_seconds, hang_seconds) for part in Part}
 
     def run(self, until: threading.Event) -> None:
-        """Looks after the parts until the event is set or another command takes over."""
+        """Supervises the services until the event is set or another command takes over."""
         with self._lock():
             self._me.write(self._record)
         is_over = threading.Event()
-        # By a thread: PostgreSQL's start waits for processes that may be stopped.
+        # In a thread, since the start of PostgreSQL may wait for a process that is stopped.
         hunter = threading.Thread(target=self._kill_stopped, args=(is_over,), daemon=True)
         hunter.start()
         try:
@@ -150,7 +155,7 @@ class Supervisor:
             for part in Part:
                 self._look_after(part, healthy)
             if not self._is_in_charge():
-                self._say("another command has taken over; no longer supervising")
+                self._say("another command has taken over the stack; this one stops supervising")
                 return
         with self._lock():
             if self._is_in_charge():
@@ -161,7 +166,7 @@ class Supervisor:
 
     def _look_after(self, part: Part, healthy: set[Part]) -> None:
         if part in AIRFLOW_PARTS and Part.POSTGRES not in healthy:
-            return  # nothing that is started now would stay
+            return  # Airflow's services would exit at once without the database
         watch, main = self._watches[part], self._servers.find(part)
         is_told_by_another = part in AIRFLOW_PARTS and part is not Part.API_SERVER
         why = watch.judge(
@@ -171,16 +176,16 @@ class Supervisor:
             now=time.monotonic(),
         )
         if why is not None:
-            self._start_again(part, main, why)
+            self._restart(part, main, why)
 
-    def _start_again(self, part: Part, main: psutil.Process | None, why: str) -> None:
+    def _restart(self, part: Part, main: psutil.Process | None, why: str) -> None:
         watch = self._watches[part]
         with self._lock():
-            # `make up` may have done so while this process waited for the lock.
+            # `make up` may have restarted it while this process waited for the lock.
             if not self._is_in_charge() or self._servers.find(part) != main:
                 return
             again = f" (restart {watch.restarts + 1} in a row)" if watch.restarts else ""
-            self._say(f"{part}: {why}; starting it again{again}")
+            self._say(f"{part}: {why}; restarting it{again}")
             try:
                 self._servers.end(part)
                 self._servers.launch(part)
@@ -202,4 +207,7 @@ class Supervisor:
                 with contextlib.suppress(psutil.Error):
                     name = process.name()
                     process.kill()
-                    self._say(f"process {process.pid} ({name}) was stopped: killed")
+                    self._say(
+                        f"killed process {process.pid} ({name}): a signal had stopped it for "
+                        f"{STOPPED_SECONDS:.0f} s"
+                    )

@@ -243,8 +243,8 @@ def test_the_supervisor_starts_again_what_dies_or_hangs_until_it_is_interrupted(
     first = Foreground(stack)
     stack.kill(Part.TRIGGERER)
     psutil.Process(before[Part.DAG_PROCESSOR]).suspend()
-    first.wait_for("triggerer: ended by itself")
-    first.wait_for("dag-processor: ended by itself")
+    first.wait_for("triggerer: its process exited")
+    first.wait_for("dag-processor: its process exited")
     wait_until(stack.is_healthy)
     after = pids(stack)
     changed = {part for part in Part if after[part] != before[part]}

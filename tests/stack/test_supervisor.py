@@ -29,7 +29,7 @@ def judge(watch: Watch, now: float, *, runs: bool = True, healthy: bool = False)
 def test_a_part_that_ends_is_started_again_at_once() -> None:
     watch = a_watch()
     assert judge(watch, 1.0, healthy=True) is None
-    assert judge(watch, 2.0, runs=False) == "ended by itself"
+    assert judge(watch, 2.0, runs=False) == "its process exited"
 
 
 def test_a_part_that_was_healthy_may_be_unhealthy_for_a_while() -> None:
@@ -125,7 +125,7 @@ def test_the_supervisor_leaves_when_another_command_takes_over(
     servers = Servers(record, launch_fails=launch_fails)
     said = supervise(servers, record)
     assert servers.launched == [Part.TRIGGERER]
-    assert said[0] == "triggerer: ended by itself; starting it again"
+    assert said[0] == "triggerer: its process exited; restarting it"
     assert ("no room left" in said) == launch_fails
 
 
