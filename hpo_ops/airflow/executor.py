@@ -7,53 +7,25 @@ a task again. Here each worker has a pipe of its own and shares nothing with oth
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import multiprocessing
-import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
 from airflow.executors.base_executor import BaseExecutor, get_execution_api_server_url
+
+from hpo_ops.airflow.executor_worker import Worker, close_worker, fork_worker, signal_worker
 
 if TYPE_CHECKING:
     from airflow.executors.workloads import ExecutorWorkload
     from airflow.executors.workloads.types import WorkloadKey, WorkloadState
     from airflow.models.taskinstance import TaskInstance
-
-TITLE = "airflow worker -- WorkerPipeExecutor:"
-
-_PR_SET_PDEATHSIG = 1
-_LONGEST_ERROR = 500
-"""Characters of an error that a worker sends: a short message is written whole or not at all."""
-
-
-@dataclass
-class _Worker:
-    """One worker process, as the scheduler's process sees it.
-
-    Attributes:
-        process: The worker process.
-        pipe: This end of the worker's pipe; None once the other end is closed.
-        workload: What the worker was given and has not finished.
-        given_at: When it was given, by the monotonic clock.
-        has_begun: Whether the worker has said that it runs the workload.
-    """
-
-    process: BaseProcess
-    pipe: Connection | None
-    workload: ExecutorWorkload | None = None
-    given_at: float = 0.0
-    has_begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +72,7 @@ class WorkerPipeExecutor(BaseExecutor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lock = threading.Lock()
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._waiting: deque[ExecutorWorkload] = deque()
         self._events: deque[_Event] = deque()
         self._ended_at: deque[float] = deque(maxlen=self.parallelism)
@@ -206,8 +178,8 @@ class WorkerPipeExecutor(BaseExecutor):
             for worker in self._workers:
                 if worker.workload is not None and worker.workload.key == key:
                     worker.workload = None
-                    _close(worker)
-                    _signal(worker, signal.SIGKILL)
+                    close_worker(worker)
+                    signal_worker(worker, signal.SIGKILL)
 
     # Workers
 
@@ -218,7 +190,7 @@ class WorkerPipeExecutor(BaseExecutor):
                 if worker.workload and not worker.has_begun and worker.given_at < too_old:
                     self._receive_all(worker)  # its message may have waited for this process
                     if worker.workload and not worker.has_begun:
-                        _signal(worker, signal.SIGKILL)
+                        signal_worker(worker, signal.SIGKILL)
             dead = [worker for worker in self._workers if not worker.process.is_alive()]
             for worker in dead:
                 self._bury(worker)
@@ -228,11 +200,11 @@ class WorkerPipeExecutor(BaseExecutor):
             with self._lock:
                 self._give_out()
 
-    def _bury(self, worker: _Worker) -> None:
+    def _bury(self, worker: Worker) -> None:
         """Takes a dead worker off the list, and settles the workload that it had."""
         self._receive_all(worker)
         self._workers.remove(worker)
-        _close(worker)
+        close_worker(worker)
         workload, code = worker.workload, worker.process.exitcode
         if code is not None:
             worker.process.close()
@@ -256,16 +228,12 @@ class WorkerPipeExecutor(BaseExecutor):
                 gc.unfreeze()
         self._wake()
 
-    def _fork(self) -> _Worker:
-        here, there = multiprocessing.Pipe()
+    def _fork(self) -> Worker:
         inherited = [worker.pipe for worker in self._workers if worker.pipe is not None]
-        foreign = [here, *inherited, self._wake_reader, self._wake_writer]
-        process = multiprocessing.get_context("fork").Process(
-            target=_work, args=(there, foreign, get_execution_api_server_url(self.conf))
+        return fork_worker(
+            foreign=[*inherited, self._wake_reader, self._wake_writer],
+            server=get_execution_api_server_url(self.conf),
         )
-        process.start()
-        there.close()
-        return _Worker(process, here)
 
     def _give_out(self) -> None:
         """Gives waiting workloads to idle workers."""
@@ -278,7 +246,7 @@ class WorkerPipeExecutor(BaseExecutor):
             try:
                 worker.pipe.send(workload)
             except OSError:  # it has just died; `sync` replaces it
-                _close(worker)
+                close_worker(worker)
                 self._waiting.appendleft(workload)
             else:
                 worker.workload, worker.has_begun = workload, False
@@ -319,18 +287,18 @@ class WorkerPipeExecutor(BaseExecutor):
             if worker.pipe is not None and worker.pipe in ready and worker.pipe.poll():
                 self._receive(worker)
 
-    def _receive_all(self, worker: _Worker) -> None:
+    def _receive_all(self, worker: Worker) -> None:
         while worker.pipe is not None and worker.pipe.poll():
             self._receive(worker)
 
-    def _receive(self, worker: _Worker) -> None:
+    def _receive(self, worker: Worker) -> None:
         """Takes one message of a worker's: None when it begins, else how its workload ended."""
         if worker.pipe is None:
             return
         try:
             message: tuple[bool, str | None] | None = worker.pipe.recv()
         except (EOFError, OSError):
-            _close(worker)
+            close_worker(worker)
             return
         workload = worker.workload
         if workload is None:
@@ -356,11 +324,11 @@ class WorkerPipeExecutor(BaseExecutor):
         with self._lock:
             for worker in self._workers:
                 if worker.workload is None:
-                    _close(worker)  # which an idle worker takes as the end
+                    close_worker(worker)  # which an idle worker takes as the end
             self._wait_for_results(patience_seconds)
             for number, seconds in ((signal.SIGTERM, self.TERM_SECONDS), (signal.SIGKILL, 10.0)):
                 for worker in self._workers:
-                    _signal(worker, number)
+                    signal_worker(worker, number)
                 _until(lambda: not any(w.process.is_alive() for w in self._workers), seconds)
             for worker in list(self._workers):
                 self._bury(worker)
@@ -381,76 +349,10 @@ class WorkerPipeExecutor(BaseExecutor):
             self._receive_from(wait(pipes, timeout=min(1.0, left)))
             for worker in busy:
                 if worker.workload is None:
-                    _close(worker)
-
-
-def _close(worker: _Worker) -> None:
-    if worker.pipe is not None:
-        worker.pipe.close()
-        worker.pipe = None
-
-
-def _signal(worker: _Worker, number: signal.Signals) -> None:
-    """Signals a worker, unless it has been found dead: then its pid may be another's."""
-    if worker.process.is_alive() and worker.process.pid is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(worker.process.pid, number)
+                    close_worker(worker)
 
 
 def _until(is_done: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not is_done() and time.monotonic() < deadline:
         time.sleep(0.02)
-
-
-def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -> None:
-    """Runs workloads one after the other until the scheduler's end of the pipe is closed."""
-    # Ctrl-C is for the scheduler, which lets tasks finish.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # While another process has the other end, this one would never see it closed.
-    for end in foreign:
-        if end is not None:
-            end.close()
-    _kill_children_with(os.getpid())
-    _set_title("<idle>")
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            workload: ExecutorWorkload = pipe.recv()
-            pipe.send(None)
-            pipe.send(_run(workload, server))
-            _set_title("<idle>")
-
-
-def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
-    try:
-        BaseExecutor.run_workload(
-            workload,
-            server=server,
-            proctitle=f"{TITLE} {workload.display_name}",
-            subprocess_logs_to_stdout=True,
-        )
-    except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
-        BaseExecutor.logger().exception("The workload %s failed.", workload.display_name)
-        return False, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
-    return True, None
-
-
-def _kill_children_with(worker: int) -> None:
-    """Has the kernel kill the process of a task when its worker is killed."""
-    if sys.platform != "linux":
-        return
-    prctl = ctypes.CDLL(None).prctl
-
-    def follow() -> None:
-        if os.getppid() == worker:  # not for what the task itself starts
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    os.register_at_fork(after_in_child=follow)
-
-
-def _set_title(state: str) -> None:
-    if sys.platform == "linux":
-        from setproctitle import setproctitle
-
-        setproctitle(f"{TITLE} {state}")

@@ -1,0 +1,129 @@
+"""A worker process of the executor: how it is started, what it runs, how it is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING
+
+from airflow.executors.base_executor import BaseExecutor
+
+if TYPE_CHECKING:
+    from airflow.executors.workloads import ExecutorWorkload
+
+TITLE = "airflow worker -- WorkerPipeExecutor:"
+"""Start of the process titles of workers."""
+
+_PR_SET_PDEATHSIG = 1
+_LONGEST_ERROR = 500
+"""Characters of an error that a worker sends: a short message is written in one piece or not."""
+
+
+@dataclass
+class Worker:
+    """One worker process, as the scheduler's process sees it.
+
+    Attributes:
+        process: The worker process.
+        pipe: This end of the worker's pipe; None once the other end is closed.
+        workload: What the worker was given and has not finished.
+        given_at: When it was given, by the monotonic clock.
+        has_begun: Whether the worker has said that it runs the workload.
+    """
+
+    process: BaseProcess
+    pipe: Connection | None
+    workload: ExecutorWorkload | None = None
+    given_at: float = 0.0
+    has_begun: bool = False
+
+
+def fork_worker(*, foreign: Sequence[Connection | None], server: str) -> Worker:
+    """Starts a worker process that waits for its first workload.
+
+    Args:
+        foreign: Ends of other pipes, which the worker inherits and closes.
+        server: URL of Airflow's execution API.
+    """
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_work, args=(there, [here, *foreign], server)
+    )
+    process.start()
+    there.close()
+    return Worker(process, here)
+
+
+def close_worker(worker: Worker) -> None:
+    """Closes the pipe to a worker: a worker that is idle ends."""
+    if worker.pipe is not None:
+        worker.pipe.close()
+        worker.pipe = None
+
+
+def signal_worker(worker: Worker, number: signal.Signals) -> None:
+    """Signals a worker, unless it has been found dead: then its pid may be another's."""
+    if worker.process.is_alive() and worker.process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.process.pid, number)
+
+
+def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -> None:
+    """Runs workloads one after the other until the scheduler's end of the pipe is closed."""
+    # Ctrl-C is for the scheduler, which lets tasks finish.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # While another process has the other end, this one would never see it closed.
+    for end in foreign:
+        if end is not None:
+            end.close()
+    _kill_children_with(os.getpid())
+    _set_title("<idle>")
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            workload: ExecutorWorkload = pipe.recv()
+            pipe.send(None)
+            pipe.send(_run(workload, server))
+            _set_title("<idle>")
+
+
+def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
+    try:
+        BaseExecutor.run_workload(
+            workload,
+            server=server,
+            proctitle=f"{TITLE} {workload.display_name}",
+            subprocess_logs_to_stdout=True,
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
+        BaseExecutor.logger().exception("The workload %s failed.", workload.display_name)
+        return False, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+    return True, None
+
+
+def _kill_children_with(worker: int) -> None:
+    """Has the kernel kill the process of a task when its worker is killed."""
+    if sys.platform != "linux":
+        return
+    prctl = ctypes.CDLL(None).prctl
+
+    def follow() -> None:
+        if os.getppid() == worker:  # not for what the task itself starts
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    os.register_at_fork(after_in_child=follow)
+
+
+def _set_title(state: str) -> None:
+    if sys.platform == "linux":
+        from setproctitle import setproctitle
+
+        setproctitle(f"{TITLE} {state}")
