@@ -132,7 +132,19 @@ def list_segments(
         .offset(offset)
         .limit(limit)
     )
-    return [RecordedSegment(**row._mapping) for row in rows]
+    return [
+        RecordedSegment(
+            trial=trial,
+            from_step=from_step,
+            step=step,
+            outcome=outcome,
+            reason=reason,
+            units=units,
+            start=start,
+            end=end,
+        )
+        for trial, from_step, step, outcome, reason, units, start, end in rows
+    ]
 
 
 def list_segments_of_trials(

@@ -21,10 +21,10 @@ def summarise_trial(trial: ListedTrial) -> TrialSummary:
         step=trial.step,
         value=trial.value,
         best_step=trial.best_step,
-        params=dict(trial.params),
+        params=trial.params,
         segments=trial.segments,
         seconds=trial.seconds,
-        metrics=dict(trial.metrics),
+        metrics=trial.metrics,
         is_feasible=trial.is_feasible,
         served=Served.from_dict(trial.served) if trial.served else None,
     )
