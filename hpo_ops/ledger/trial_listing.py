@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from hpo_ops.core import Direction, TrialState
+from hpo_ops.ledger.rows import ServedFrom
 from hpo_ops.ledger.schema import decisions, segments, trials
 from hpo_ops.protocol import ParamValue
 
@@ -38,7 +39,7 @@ class ListedTrial:
         number: Its number; with folds, that of the fold.
         metrics: Its last reported metrics.
         is_feasible: Whether it violates no constraint, as far as is known.
-        served: The study, trial and step that the score cache served it from.
+        served: The trial that the score cache served it from.
         segments: How many segments it has had.
         seconds: How long its segments have run in total; None before its first segment.
     """
@@ -53,7 +54,7 @@ class ListedTrial:
     seed: int
     metrics: dict[str, float]
     is_feasible: bool
-    served: Mapping[str, Any] | None
+    served: ServedFrom | None
     segments: int
     seconds: float | None
 
@@ -63,14 +64,14 @@ class BestTrial:
     """The trial with the best value of the objective.
 
     Attributes:
-        served: The study, trial and step that the score cache served it from.
+        served: The trial that the score cache served it from.
     """
 
     number: int
     value: float
     best_step: int
     params: Mapping[str, ParamValue]
-    served: Mapping[str, Any] | None
+    served: ServedFrom | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ def _listed(row: Sequence[Any]) -> ListedTrial:
         seed=seed,
         metrics=metrics or {},
         is_feasible=all(violation <= 0 for violation in violations or ()),
-        served=served,
+        served=ServedFrom(**served) if served else None,
         segments=segment_count or 0,
         seconds=None if seconds is None else float(seconds),
     )
@@ -168,7 +169,10 @@ def find_best_trial(
         .order_by(best_first, trials.c.number)
         .limit(1)
     ).one_or_none()
-    return None if row is None else BestTrial(**row._mapping)
+    if row is None:
+        return None
+    served = ServedFrom(**row.served) if row.served else None
+    return BestTrial(**{**row._mapping, "served": served})
 
 
 def list_final_values(connection: Connection, study_id: int) -> list[float | None]:

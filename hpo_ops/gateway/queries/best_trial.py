@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hpo_ops.client import Best, Served, TrialSummary
+from hpo_ops.client import Best, TrialSummary
 from hpo_ops.core import TrialState
 from hpo_ops.core.pareto import pareto_front
 from hpo_ops.gateway.queries.folded_study import read_folded_study
 from hpo_ops.gateway.queries.trial_lists import list_trials
+from hpo_ops.gateway.queries.trial_summaries import served_message
 from hpo_ops.ledger import Ledger, LedgerConnection, StudyRecord
 from hpo_ops.ledger.checkpoint_ranking import find_best_checkpoint
 from hpo_ops.ledger.trial_listing import find_best_trial
@@ -37,7 +38,7 @@ def read_best(connection: LedgerConnection, record: StudyRecord) -> Best | None:
         checkpoint_step=checkpoint.step if checkpoint else None,
         checkpoint_digest=checkpoint.digest if checkpoint else None,
         checkpoint_value=checkpoint.value if checkpoint else None,
-        served=Served.from_dict(trial.served) if trial.served else None,
+        served=served_message(trial.served),
     )
 
 

@@ -9,6 +9,7 @@ from hpo_ops.client import FoldSummary, Served, TrialSummary
 from hpo_ops.core import TrialState
 from hpo_ops.core.fold_aggregation import Averaged, Curve, state_of, summarise
 from hpo_ops.ledger import StudyRecord
+from hpo_ops.ledger.rows import ServedFrom
 from hpo_ops.ledger.trial_listing import ListedTrial
 
 
@@ -26,8 +27,15 @@ def summarise_trial(trial: ListedTrial) -> TrialSummary:
         seconds=trial.seconds,
         metrics=trial.metrics,
         is_feasible=trial.is_feasible,
-        served=Served.from_dict(trial.served) if trial.served else None,
+        served=served_message(trial.served),
     )
+
+
+def served_message(source: ServedFrom | None) -> Served | None:
+    """The source of a trial that the score cache has served, as clients get it."""
+    if source is None:
+        return None
+    return Served(study=source.study, trial=source.trial, step=source.step)
 
 
 def aggregate_folds(
