@@ -20,6 +20,7 @@ from hpo_ops.cli import (
     stack_commands,
     study_commands,
     submit_command,
+    test_command,
     validate_command,
     whatif_command,
 )
@@ -51,7 +52,18 @@ EXPECTED = (
 )
 """Errors that are printed as one sentence; any other error is a bug and shows its traceback."""
 READ_STUDIES = frozenset(
-    {"validate", "build", "run", "import", "compare", "reproduce", "simulate", "plan", "whatif"}
+    {
+        "validate",
+        "test",
+        "build",
+        "run",
+        "import",
+        "compare",
+        "reproduce",
+        "simulate",
+        "plan",
+        "whatif",
+    }
 )
 """Commands that read the user's own study files or policies, and may import the user's classes."""
 
@@ -76,6 +88,7 @@ def prepare(context: typer.Context) -> None:
 
 
 app.command(epilog="Example: hpo validate dags/studies/digits.yaml")(validate_command.validate)
+app.command("test", epilog=test_command.EPILOG)(test_command.try_out)
 app.command(epilog="Example: hpo build dags/studies/digits.yaml --tag team/digits:1")(build)
 app.command(
     epilog="Examples: hpo run dags/studies/digits.yaml · hpo run digits -c trials=32 --quiet"
