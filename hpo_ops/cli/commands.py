@@ -11,6 +11,7 @@ from hpo_ops.cli import (
     compare_command,
     experiment_command,
     import_command,
+    init_command,
     plan_command,
     pools_command,
     reproduce_command,
@@ -88,6 +89,7 @@ def prepare(context: typer.Context) -> None:
 
 
 app.command(epilog="Example: hpo validate dags/studies/digits.yaml")(validate_command.validate)
+app.command(epilog=init_command.EPILOG)(init_command.init)
 app.command("test", epilog=test_command.EPILOG)(test_command.try_out)
 app.command(epilog="Example: hpo build dags/studies/digits.yaml --tag team/digits:1")(build)
 app.command(
