@@ -83,7 +83,7 @@ def draw_params(
         seed=study.seed,
         enqueue=study.enqueue,
     )
-    chosen, problems = fit(study.space, given, is_whole=False)
+    chosen, problems = fit(study.space, given, is_complete=False)
     if problems:
         raise CommandError(f"{source}: {problems[0]}")
     return search.ask(0, wanted=chosen or None)

@@ -32,8 +32,8 @@ from hpo_ops.protocol import (
     Report,
     SegmentResult,
 )
-from hpo_ops.runners.local.local_segment import run_segment
-from hpo_ops.runners.local.process_runner import LocalRunner
+from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.segment_with_agent import run_segment
 
 OnLine = Callable[[str], None]
 
@@ -165,7 +165,7 @@ class TrainingCheck:
         is_ended: bool = False,
     ) -> _Seen:
         """Runs one segment; `is_ended` sends SIGTERM after its first report."""
-        runner = LocalRunner(
+        runner = ProcessRunner(
             self.study.command,
             Path(self.study.code or "."),
             environment=self.study.env,
