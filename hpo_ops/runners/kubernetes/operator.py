@@ -28,15 +28,11 @@ from hpo_ops.runners.kubernetes.cluster_connection import DEFAULT_NAMESPACE, KUB
 from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
 from hpo_ops.runners.kubernetes.pod_checks import read_pod_policy
 from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
-from hpo_ops.runners.kubernetes.pod_spec import (
-    SegmentPod,
-    Spec,
-    build_pod,
-    trial_labels,
-)
+from hpo_ops.runners.kubernetes.pod_spec import build_pod
 from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus, image_digest, read_status
 from hpo_ops.runners.kubernetes.pod_templates import read_template
 from hpo_ops.runners.kubernetes.pod_trigger import SegmentTrigger
+from hpo_ops.runners.kubernetes.segment_pod import SegmentPod, Spec, trial_labels
 from hpo_ops.runners.platform_images import agent_image, training_image
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpo_ops.protocol import Cause, Outcome, SegmentResult
 from hpo_ops.runners.kubernetes.pod_names import AGENT, PACKAGES, RESTORE, TRAINING
-from hpo_ops.runners.kubernetes.pod_spec import UPLOAD_SECONDS
+from hpo_ops.runners.kubernetes.segment_pod import UPLOAD_SECONDS
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
 """Of processes that were told to leave; by the kernel for memory, the reason says so."""

@@ -10,7 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from hpo_ops.airflow.trigger_form import dags_folder
 from hpo_ops.config import Pod, Resources
-from hpo_ops.runners.kubernetes.pod_spec import Spec, template_name
+from hpo_ops.runners.kubernetes.pod_spec import template_name
+from hpo_ops.runners.kubernetes.segment_pod import Spec
 
 TEMPLATES_VARIABLE = "HPO_POD_TEMPLATES"
 
