@@ -1,4 +1,4 @@
-"""The study file: models, errors that name the key, JSON Schema."""
+"""The study file: its model, checks, error messages and JSON Schema."""
 
 from hpo_ops.config.pod_sections import Pod, Resources
 from hpo_ops.config.sections import Policy

@@ -1,4 +1,4 @@
-"""Limits of a study's allocator: how many units, and which shares of one, a trial may get."""
+"""Limits of a study's allocator: how many units, or which share of one, a trial may get."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 
 def check_allocator(study: StudyConfig) -> None:
-    """Checks that a study may have an allocator, where it names one.
+    """Checks that a study that names an allocator may have one.
 
-    What the study's runner can hand out is checked by the runner.
+    The runner checks what it can hand out itself.
 
     Raises:
-        ValueError: The study is reproducible, so that it decides between rounds only.
+        ValueError: The study is reproducible, which allows decisions between rounds only.
     """
     if study.allocator is None:
         return
     if study.reproducible:
         raise ValueError(
-            f"allocator is {study.allocator.name!r}, but must not be there with reproducible: "
-            "true, since it decides while trials run"
+            f"allocator is {study.allocator.name!r}, but must be omitted with reproducible: true, "
+            "since an allocator decides while trials run"
         )
 
 
 def capacity_of(study: StudyConfig, units: int) -> Capacity:
-    """What the study's allocator may hand out of so many units."""
+    """Returns the capacity that the study's allocator may hand out, of so many units."""
     if study.allocator is None:
         return Capacity(units)
     most = study.allocator.max_width or max(units, 1)

@@ -1,4 +1,4 @@
-"""Units that people write in a study file: durations such as ``90s``, ``30m``, ``2h``, ``1d``."""
+"""Durations in a study file, such as ``90s``, ``30m``, ``2h``, ``1d``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATTERN = r"^\d+(\.\d+)?[smhd]$"
 
 
 def parse_duration(value: object) -> object:
-    """Seconds from ``90s``, ``30m``, ``2h`` or ``1d``; numbers are seconds already."""
+    """Converts ``90s``, ``30m``, ``2h`` or ``1d`` to seconds; numbers are seconds already."""
     if isinstance(value, str):
         if not re.fullmatch(_PATTERN, value) or value.endswith("\n"):
             raise ValueError(f"is {shown(value)}, but must be a duration: 90s, 30m, 2h or 1d")

@@ -1,4 +1,4 @@
-"""Folds in the study file: each trial is trained several times, on different parts of the data."""
+"""The section ``folds`` of a study file: K-fold cross-validation of each trial."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class Folds(Model):
     """K-fold cross-validation of each trial."""
 
     count: Annotated[int, Field(ge=2, le=MAX_FOLDS), NotAFlag]
-    """Folds that each trial is trained in (K)."""
+    """Number of folds of each trial (K)."""
     prune: Annotated[float, Field(gt=0, le=0.5)] | None = 0.1
-    """A trial's remaining folds are pruned when Wilcoxon's test is below this; null never does."""
+    """Prune a trial's remaining folds if Wilcoxon's test against the best trial has a p-value
+    below this; null never prunes."""
     retrain: bool = False
-    """At the end, train the best trial on all data up to its best step."""
+    """Train the best configuration on all data at the end, up to its best step."""
 
 
 FoldsField = Annotated[
@@ -57,28 +58,28 @@ FoldsField = Annotated[
 
 
 def check_folds(study: StudyConfig, *, most: int) -> None:
-    """Checks what goes with the folds of a study, where it has them.
+    """Checks that the other keys of a study with folds are compatible with them.
 
     Args:
         study: The study.
-        most: Most trainings that a study may have.
+        most: The largest number of trainings that a study may have.
 
     Raises:
-        ValueError: Something does not.
+        ValueError: A key is not allowed with folds.
     """
     if study.folds is None:
         return
     if study.scheduler.name != "default":
         raise ValueError(
             f"scheduler is {study.scheduler.name!r}, but must be 'default' with folds, "
-            "which are what a trial is pruned by"
+            "since a trial is pruned by comparing folds"
         )
     if len(study.objectives) > 1:
-        raise ValueError("metrics has several, but must be one metric with folds")
+        raise ValueError("metrics has several entries, but must have one with folds")
     if study.allocator is not None:
         raise ValueError(
-            f"allocator is {study.allocator.name!r}, but must not be there with folds, "
-            "which have one unit each"
+            f"allocator is {study.allocator.name!r}, but must be omitted with folds, "
+            "since each fold has one unit"
         )
     count = study.folds.count
     if study.most_trials * count > most:

@@ -1,4 +1,4 @@
-"""The forecasts of learning curves that a study's scheduler asks for."""
+"""Which forecasts of learning curves the agents of a study make for its scheduler."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ if TYPE_CHECKING:
 
 
 def check_curves(study: StudyConfig) -> None:
-    """Checks who forecasts, where the scheduler asks for it.
+    """Checks the predictor of learning curves, if the scheduler needs forecasts.
 
     Raises:
-        ValueError: The predictor or one of its options is not allowed, or there is no last step.
+        ValueError: The predictor or one of its options is not allowed, or the scheduler has no
+            ``max_steps``, up to which a forecast goes.
     """
     scheduler = study.create_scheduler()
     if scheduler.forecast_every is None:
         return
     if scheduler.max_steps is None:
         raise ValueError(
-            f"scheduler.max_steps is missing, but {study.scheduler.name!r} forecasts to it"
+            f"scheduler.max_steps is missing, but {study.scheduler.name!r} needs it: it forecasts "
+            "learning curves up to that step"
         )
-    # Imported here: numpy takes longer than all else, and few studies need it.
+    # Imported here: importing NumPy is slow, and few studies need it.
     from hpo_ops.curves import create_predictor
 
     create_predictor(study.curves.name, study.curves.options)
 
 
 def forecast_order(study: StudyConfig, *, seed: int) -> ForecastOrder | None:
-    """Which forecasts the agent of a trial makes; None where nobody asks for any.
+    """Says which forecasts the agent of a trial makes; None if the scheduler needs none.
 
     Args:
         study: The study.
-        seed: The trial's seed, which comes from the study's.
+        seed: The trial's seed.
     """
     scheduler = study.create_scheduler()
     if scheduler.forecast_every is None or scheduler.max_steps is None:

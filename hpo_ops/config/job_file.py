@@ -1,4 +1,4 @@
-"""A job: a study as one JSON object, with the keys of Ultron-AutoML's."""
+"""The job file: a study as one JSON object, with the keys of the Ultron-AutoML paper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hpo_ops.config.study_loading import parse_study
 from hpo_ops.core import Direction
 
 METRIC = "score"
-"""Name of the one metric that a job has: what `score` returns."""
+"""Name of a job's only metric: the value that the method `score` returns."""
 STRATEGIES = {"REINFORCE-BASED": "reinforce"}
-"""Strategies that have another name than their sampler."""
+"""Strategies whose sampler has another name."""
 
 _NAME = r"[A-Za-z_]\w*"
 _STUDY_KEYS = {
@@ -33,11 +33,11 @@ _STUDY_KEYS = {
     "resources.gpu": "gpu_per_pod",
     "resources gpu": "gpu_per_pod",
 }
-"""What the keys of a study that a job sets are called in the job."""
+"""Keys of a study, with the keys of the job that set them."""
 
 
 def _as_number(value: object) -> object:
-    """Quantities may be text, as in the paper."""
+    """Accepts numbers as text, as in the paper."""
     return value.strip() if isinstance(value, str) else value
 
 
@@ -51,40 +51,40 @@ def _check_ranges(value: object) -> object:
 
 
 class Job(Model):
-    """What a user submits: a class with a method ``score``, ranges, a strategy, resources."""
+    """A job that a user submits: a class with a method ``score``, ranges, strategy, resources."""
 
     noun: ClassVar[str] = "job"
 
     model_classname: Annotated[str, Field(pattern=rf"^{_NAME}$")]
     """The class with the method `score`."""
     module_name: Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME})*$")]
-    """The module of the package that the class is in."""
+    """The module of the package that contains the class."""
     package_name: Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME})*$")]
-    """The package, a folder of the archive."""
+    """The package: a folder of the archive."""
     hp_ranges: Annotated[dict[str, list[Any]], BeforeValidator(_check_ranges)]
     """The values that each hyperparameter may have."""
     strategy: Annotated[str, Field(min_length=1)]
     """RANDOM, TPE, REINFORCE, another sampler's name, or a class of the archive: module:Class."""
     num_iterations: Annotated[int, Field(ge=1), NotAFlag]
-    """Configurations to score in all."""
+    """Number of configurations to score."""
     jobname: str
     """Name of the job and of its study."""
     parallelism_fact: Annotated[int, Field(ge=1), NotAFlag]
-    """Configurations that are scored at the same time."""
+    """Number of configurations that are scored at the same time."""
     compute: Literal["cpu", "gpu"]
     """Kind of machine."""
     file_name: Annotated[str, Field(min_length=1)]
-    """The code archive: a tar.gz that is sent along, or one that lies in the store."""
+    """The code archive: a tar.gz that is sent with the job, or is in the object store."""
     cpu_per_pod: Quantity
     """Cores of a pod."""
     memory_per_pod: Quantity
     """Memory of a pod."""
     gpu_per_pod: Annotated[float, Field(ge=0), NotAFlag, BeforeValidator(_as_number)] | None = None
-    """GPUs of a pod; required where compute is gpu."""
+    """GPUs of a pod; required with compute: gpu."""
     direction: Direction = Direction.MAXIMIZE
-    """Which way a score is better."""
+    """Whether larger or smaller scores are better."""
     seed: Annotated[int, Field(ge=0), NotAFlag] = 0
-    """Every random draw of the study comes from it."""
+    """Seed of every random draw of the study."""
 
     @model_validator(mode="after")
     def _check_gpus(self) -> Job:
@@ -101,16 +101,16 @@ class Job(Model):
         return f"{self.package_name}.{self.module_name}"
 
     def differences(self, other: Job) -> list[str]:
-        """The keys in which another job is another one."""
+        """Returns the keys in which two jobs differ."""
         ours, theirs = self.model_dump(), other.model_dump()
         return [key for key in ours if ours[key] != theirs[key]]
 
 
 def parse_job(data: object) -> Job:
-    """A job from plain data.
+    """Parses and checks a job.
 
     Raises:
-        StudyError: Names every problem with its key, value and rule.
+        StudyError: The job is invalid; lists every problem with its key, value and rule.
     """
     if not isinstance(data, dict):
         raise StudyError("job", [f"is {shown(data)}, but must be an object with keys"])
@@ -123,15 +123,15 @@ def parse_job(data: object) -> Job:
 
 
 def study_of(job: Job, *, code: str, runner: str) -> StudyConfig:
-    """The study that a job is.
+    """Translates a job to a study.
 
     Args:
         job: The job.
-        code: Its code folder.
-        runner: Where its trials run.
+        code: The job's code folder.
+        runner: The runner of the study.
 
     Raises:
-        StudyError: A value is not allowed; names the key of the job.
+        StudyError: A value is not allowed; the message names the key of the job.
     """
     data: dict[str, Any] = {
         "name": job.jobname,
@@ -155,19 +155,19 @@ def study_of(job: Job, *, code: str, runner: str) -> StudyConfig:
     try:
         return parse_study(data, source=f"job {job.jobname}")
     except StudyError as error:
-        raise StudyError(error.source, in_job_words(error.problems)) from error
+        raise StudyError(error.source, with_job_keys(error.problems)) from error
 
 
-def in_job_words(problems: Sequence[str]) -> list[str]:
-    """Problems of a study with the keys as the job calls them.
+def with_job_keys(problems: Sequence[str]) -> list[str]:
+    """Rewrites problems of a study, so that they name the keys of the job.
 
-    >>> in_job_words(["trials is 0, but must be 1 or more"])
+    >>> with_job_keys(["trials is 0, but must be 1 or more"])
     ['num_iterations is 0, but must be 1 or more']
     """
-    return [_in_job_words(problem) for problem in problems]
+    return [_with_job_keys(problem) for problem in problems]
 
 
-def _in_job_words(problem: str) -> str:
+def _with_job_keys(problem: str) -> str:
     for key, name in _STUDY_KEYS.items():
         if re.match(rf"{re.escape(key)}\b", problem):
             rest = problem.removeprefix(key)

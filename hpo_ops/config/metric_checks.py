@@ -1,4 +1,4 @@
-"""What goes with the metrics of a study, one or several."""
+"""Checks a study's metrics, and which other keys are allowed with several of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def check_metrics(study: StudyConfig) -> None:
-    """Checks the metrics of a study, and what several of them ask for.
+    """Checks the metrics of a study, and the keys that depend on their number.
 
     Raises:
-        ValueError: Something does not go with them.
+        ValueError: The metrics are missing or repeated, or a key is not allowed with several.
     """
     if (study.metric is None) == (not study.metrics):
-        raise ValueError("metric is missing, but is required (or metrics, but not both)")
+        raise ValueError("metric is missing, but a study needs metric or metrics, and not both")
     names = [metric.name for metric in study.objectives]
     if len(set(names)) < len(names):
         raise ValueError(f"metrics has the names {names}, but each must appear once")
@@ -25,7 +25,7 @@ def check_metrics(study: StudyConfig) -> None:
         if study.scheduler.name != "default":
             raise ValueError(
                 f"scheduler is {study.scheduler.name!r}, but must be 'default' with several "
-                "metrics, since others judge by one number"
+                "metrics, since other schedulers compare one number"
             )
         if study.sampler.name in SAMPLERS and study.sampler.name not in MULTI_OBJECTIVE:
             raise ValueError(
@@ -33,4 +33,6 @@ def check_metrics(study: StudyConfig) -> None:
                 f"{', '.join(sorted(MULTI_OBJECTIVE))} with several metrics"
             )
         if any(metric.target is not None for metric in study.objectives):
-            raise ValueError("metrics has a target, but several metrics stop by stop.when")
+            raise ValueError(
+                "metrics has a target, but a target needs a single metric; use stop.when instead"
+            )

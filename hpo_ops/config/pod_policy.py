@@ -1,7 +1,7 @@
-"""The operator's pod policy: what studies may ask of their pods, beyond the safe defaults.
+"""The operator's pod policy: which settings of pods studies may use.
 
-The policy is a YAML file that belongs to whoever runs the cluster. Names in it are shell patterns:
-``*`` stands for any text. Without a file the defaults of :class:`PodPolicy` hold.
+The policy is a YAML file of the cluster's operator. Names in it are shell patterns: ``*`` matches
+any text. Without a file the defaults of :class:`PodPolicy` apply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOLUME_KINDS = (
     "projected",
     "secret",
 )
-"""Kinds of volumes that reach nothing of the node and nothing outside of the namespace."""
+"""Kinds of volumes that give no access to the node, or to anything outside the namespace."""
 PLATFORM_FIELDS = (
     "automountServiceAccountToken",
     "ephemeralContainers",
@@ -38,8 +38,8 @@ PLATFORM_FIELDS = (
     "serviceAccountName",
     "shareProcessNamespace",
 )
-"""Fields of a pod's spec that no policy hands to studies: each would break the platform's
-containers, or show their environment, with the token and the keys in it, to the training."""
+"""Fields of a pod's spec that no policy can allow: each would break the platform's containers, or
+show their environment, which contains the token and the keys, to the training."""
 
 Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 
@@ -51,12 +51,12 @@ def _check_absolute(path: str) -> str:
 
 
 class PodPolicy(Model):
-    """What studies may ask of their pods. Templates of pools are not bound by it."""
+    """Settings of pods that studies may use. Templates of pools are not restricted by it."""
 
     noun: ClassVar[str] = "pod policy"
 
     namespaces: Patterns = ()
-    """Namespaces for ``pod.namespace``, beside that of the Airflow connection."""
+    """Namespaces for ``pod.namespace``, besides that of the Airflow connection."""
     service_accounts: Patterns = ()
     """Service accounts for ``pod.service_account``."""
     service_account_token: bool = False
@@ -72,13 +72,13 @@ class PodPolicy(Model):
     volumes: tuple[str, ...] = VOLUME_KINDS
     """Kinds of volumes, as Kubernetes names them. For hostPath see ``host_paths``."""
     host_paths: tuple[Annotated[str, AfterValidator(_check_absolute)], ...] = ()
-    """Folders of the node that hostPath volumes may show, with all that is below them."""
+    """Folders of the node that hostPath volumes may mount, including their subfolders."""
     images: Patterns = ("*",)
     """Images, as a study writes them: ``registry.example.org/team/*``."""
     templates: Patterns = ("*",)
     """Pod templates, without ``.yaml``: those of pools (``trial_gpu``) and ``pod.template``."""
     node_labels: Patterns = ("*",)
-    """Labels of nodes that studies may select by. What the template selects stays as it is."""
+    """Node labels that studies may select by, in addition to those of the template."""
     tolerations: Patterns = ("*",)
     """Taints that studies may tolerate. Those of the control plane are refused unless named."""
     capabilities: tuple[str, ...] = ()
@@ -95,22 +95,22 @@ class PodPolicy(Model):
     def _check_fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         if kept := sorted(set(fields) & {*PLATFORM_FIELDS, "containers", "initContainers"}):
             raise ValueError(
-                f"names {', '.join(kept)}, but that is never for studies to set; "
-                "a pool's template can"
+                f"has {', '.join(kept)}, which studies may never set; set it in the template of a "
+                "pool instead"
             )
         return fields
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name fits one of the patterns."""
+    """Tells whether a name matches one of the patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def load_pod_policy(path: Path) -> PodPolicy:
-    """Reads a policy file; an empty one has the defaults.
+    """Reads and checks a policy file; an empty file has the defaults.
 
     Raises:
-        ValueError: The file cannot be read or used; names every problem.
+        ValueError: The file cannot be read or is invalid; lists every problem.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The sections of a study file that say what a trial's pod is like."""
+"""The sections ``resources`` and ``pod`` of a study file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ POOLS = ("cpu", "gpu", "gpu-shared", "spot")
 
 
 WHOLE_GPUS = ("gpu", "spot")
-"""Those of them whose GPUs are not cut into shares."""
+"""Pools whose GPUs are not divided into shares."""
 
 
 def amount(quantity: str) -> Decimal:
-    """The number that a Kubernetes quantity such as ``500m`` or ``16Gi`` means."""
+    """Converts a Kubernetes quantity such as ``500m`` or ``16Gi`` to a number."""
     found = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", quantity)
     if found is None:
-        raise ValueError(f"{quantity!r} is no quantity")
+        raise ValueError(f"{quantity!r} is not a quantity")
     return Decimal(found[1]) * _SUFFIXES[found[2]]
 
 
@@ -67,7 +67,7 @@ def _check_user(value: object) -> object:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if value == "image" or (is_number and 0 <= value <= _HIGHEST_USER):  # type: ignore[operator]
         return value
-    raise ValueError(f"is {shown(value)}, but must be the number of a user, or image")
+    raise ValueError(f"is {shown(value)}, but must be a user id (a number), or image")
 
 
 User = Annotated[
@@ -85,33 +85,33 @@ User = Annotated[
 
 
 class Resources(Model):
-    """What a trial needs while it runs."""
+    """Resources of a running trial."""
 
     gpu: Annotated[float, Field(ge=0, le=1024), NotAFlag] = 0.0
-    """GPUs: whole ones, or a part of one, such as 0.25, in a pool of shared GPUs."""
+    """GPUs: an integer, or a fraction of one, such as 0.25, in a pool of shared GPUs."""
     cpu: Quantity = "1"
-    """Cores that are set aside for it."""
+    """CPU cores that are reserved for the trial."""
     memory: Quantity = "2Gi"
-    """Memory that it may not exceed."""
+    """Memory limit of the trial."""
     storage: Quantity | None = None
-    """Space on the node's disk for checkpoints and scratch files that it may not exceed."""
+    """Limit of disk space on the node for checkpoints and scratch files."""
     pool: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
-    """Nodes to run on; by default gpu, gpu-shared or cpu, as it needs."""
+    """Pool of nodes to run on; by default gpu, gpu-shared or cpu, depending on gpu."""
     memory_on_oom: tuple[Quantity, ...] = ()
-    """Memory for the next try, and the one after, of a trial that ran out of it."""
+    """Memory limits of the next tries of a trial that ran out of memory."""
 
     @model_validator(mode="after")
     def _check(self) -> Resources:
         if self.gpu > 1 and self.gpu % 1:
-            raise ValueError(f"gpu is {self.gpu:g}, but must be whole, or a part of one")
+            raise ValueError(f"gpu is {self.gpu:g}, but must be an integer, or less than 1")
         steps = [self.memory, *self.memory_on_oom]
         if sorted(steps, key=amount) != steps:
-            raise ValueError("memory_on_oom does not grow, but each must be more than before")
+            raise ValueError("memory_on_oom must grow: each value larger than the one before")
         return self
 
     @property
     def pool_name(self) -> str:
-        """The pool whose capacity it takes from."""
+        """The pool whose capacity the trial uses."""
         if self.pool is not None:
             return self.pool
         if not self.gpu:
@@ -119,7 +119,7 @@ class Resources(Model):
         return "gpu" if self.gpu >= 1 else "gpu-shared"
 
     def scaled(self, units: float) -> Resources:
-        """What a trial on so many units needs; a share of a unit needs all of its memory."""
+        """Scales the resources to a number of units; a share of a unit keeps its full memory."""
         if units == 1:
             return self
         memory = amount(self.memory) * Decimal(max(units, 1.0))
@@ -133,38 +133,38 @@ class Resources(Model):
 
     @property
     def lease(self) -> float:
-        """How much of the pool a trial takes: its GPUs, or one place where it needs none."""
+        """The amount of the pool that a trial leases: its GPUs, or 1 if it needs no GPU."""
         return self.gpu or 1.0
 
 
 class Pod(Model):
-    """What else there is to say about a trial's pod."""
+    """Settings of a trial's pod."""
 
     template: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
-    """File in k8s_pod_templates/, without .yaml; by default that of the pool."""
+    """Pod template: a file in k8s_pod_templates/, without .yaml; by default the pool's."""
     namespace: str | None = None
     """Namespace; by default that of the Airflow connection."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the node must have."""
     tolerations: tuple[dict[str, Any], ...] = ()
-    """Taints of nodes that it puts up with."""
+    """Tolerations of node taints."""
     priority_class: str | None = None
-    """Name of a priority class: who is preempted for whom."""
+    """Priority class, which decides which pods are preempted."""
     service_account: str | None = None
     """Identity in the cluster, such as one with an IAM role; the pod policy must list it."""
     image_pull_secrets: tuple[str, ...] = ()
     """Secrets of the namespace with which the image can be pulled."""
     run_as_user: User = 1000
-    """User that the training runs as; "image" takes the image's own, which must be a number."""
+    """User id of the training; "image" keeps the image's own user, which must be a number."""
     read_only_root: bool = False
-    """Whether the training can write to /hpo and /tmp only, not into its image's folders."""
+    """Mount the image read-only: the training can write to /hpo and /tmp only."""
     spec: dict[str, Any] = Field(default_factory=dict)
-    """Further parts of a pod's spec that the operator's pod policy allows; merged last, lists by
-    name."""
+    """Further fields of the pod's spec, if the operator's pod policy allows them; merged last,
+    lists by name."""
     schedule_timeout: Duration = 600.0
-    """How long it may wait for a node and for its image."""
+    """How long a pod may wait for a node and for its image."""
     on_demand_after: Annotated[int, Field(ge=1)] = 2
-    """On spot nodes: preemptions after which a trial goes on in on_demand_pool."""
+    """On spot nodes: number of preemptions after which a trial resumes in on_demand_pool."""
     on_demand_pool: str | None = None
-    """The pool for trials that were preempted too often on spot nodes; by default the one that a
-    trial with such resources has where its study names no pool."""
+    """Pool for trials that were preempted too often on spot nodes; by default the pool that a
+    study without resources.pool has."""

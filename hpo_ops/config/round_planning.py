@@ -1,4 +1,4 @@
-"""Rounds of a study with ``flow: rounds``: how many its DAG has, how many trials each asks for.
+"""Plans the rounds of a study with ``flow: rounds``: how many there are, and how large.
 
 Airflow evaluates every unfinished task of a DAG run against the tasks before it, so a study with
 hundreds of rounds slows down with their number. The number of rounds is bounded; a study with more
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from hpo_ops.config.study_config import StudyConfig
 
 DEFAULT_ROUNDS = 25
-"""Rounds of a study that does not set ``round_size``, at most."""
+"""Most rounds of a study that does not set ``round_size``."""
 MAX_ROUNDS = 100
-"""Rounds of any study, at most."""
+"""Most rounds of any study."""
 
 
-def places_per_round(study: StudyConfig) -> int:
-    """Trials of one round; with folds, folds.
+def trials_per_round(study: StudyConfig) -> int:
+    """Returns the number of trials of one round; with cross-validation, the number of folds.
 
-    It is ``round_size`` where the study sets it. Otherwise it is the parallelism, or more where
-    the study would need more than 25 rounds.
+    It is ``round_size`` if the study sets it. Otherwise it is the parallelism, or more if the
+    study would need more than 25 rounds.
     """
     if study.round_size is not None:
         return study.round_size * study.fold_count
@@ -35,16 +35,16 @@ def places_per_round(study: StudyConfig) -> int:
 
 
 def count_rounds(study: StudyConfig) -> int:
-    """Rounds that a study can need; those that it turns out not to need are skipped.
+    """Returns the most rounds that a study can need; unneeded rounds are skipped.
 
-    Where trials are added when the study is triggered or runs, the last rounds are larger.
+    If trials are added when the study is triggered or runs, the last rounds are larger.
     """
     rungs = _rungs(study)
-    return math.ceil(_visits(study, rungs) / places_per_round(study)) + rungs
+    return math.ceil(_visits(study, rungs) / trials_per_round(study)) + rungs
 
 
 def check_rounds(study: StudyConfig) -> None:
-    """Checks ``round_size`` against the other keys.
+    """Checks that ``round_size`` is compatible with the study's other keys.
 
     Raises:
         ValueError: The study has no rounds, or would have too many.
@@ -66,10 +66,13 @@ def check_rounds(study: StudyConfig) -> None:
 
 
 def _rungs(study: StudyConfig) -> int:
-    """Rungs at which trials wait for the end of a round; 0 where trials are judged as they run."""
+    """Returns the number of rungs at which trials wait for the end of a round.
+
+    It is 0 for a study that is not reproducible: its trials are judged while they run.
+    """
     return len(study.create_scheduler().rungs or ()) if study.reproducible else 0
 
 
 def _visits(study: StudyConfig, rungs: int) -> int:
-    """How often trials are part of a round, at most."""
+    """Returns how many times trials take part in a round, at most, over all rounds."""
     return study.goal.trials * max(rungs, 1)

@@ -1,4 +1,4 @@
-"""The sections of a study file."""
+"""Sections of a study file: metric, policies, budget, stop, data, checkpoints."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ConstraintField = Annotated[
 
 
 class Metric(Model):
-    """The number that the study looks at."""
+    """A metric that the study optimises."""
 
     name: Annotated[str, Field(min_length=1)] = "value"
-    """Name under which the training code reports it."""
+    """Name under which the training code reports the metric."""
     direction: Direction
-    """Which way is better."""
+    """Whether to minimize or maximize the metric."""
     target: float | None = None
     """The study ends when a trial reaches this value."""
 
@@ -76,12 +76,12 @@ PolicyField = Annotated[
 
 
 class Sharing(Policy):
-    """An allocator: a short name or ``module:Class``, what its pool allows, and its options."""
+    """An allocator: a short name or ``module:Class``, its limits, and its options."""
 
     max_width: Annotated[int, Field(ge=1)] | None = None
-    """Most units for one trial; by default all that the study has."""
+    """Most units of one trial; by default all units of the study."""
     max_share: Annotated[int, Field(ge=1)] = 1
-    """Most trials on one unit, where units can be shared."""
+    """Most trials that share one unit, if the pool's units can be shared."""
 
 
 SharingField = Annotated[
@@ -116,21 +116,22 @@ NotAFlag = BeforeValidator(_not_a_flag)
 
 
 class Budget(Model):
-    """How much the study may spend."""
+    """Limits on what the study may spend."""
 
     wall: Duration | None = None
-    """Time from the start of the study after which no trial runs, such as 2h."""
+    """The study ends so long after its start, such as 2h."""
 
 
 class Stop(Model):
-    """When the study ends before its trials are used up."""
+    """Criteria that end the study before all its trials have run."""
 
     patience: Annotated[int, Field(ge=1)] | None = None
-    """Trials in a row without a better value."""
+    """End the study after so many trials in a row without a better value."""
     failures: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Largest share of failed trials; looked at from the fifth finished trial on."""
+    """End the study if more than this share of trials have failed; checked once five trials have
+    finished."""
     when: FunctionName | None = None
-    """Your own criterion, module:function in the code folder, which gets all trials so far."""
+    """Your own criterion: module:function in the code folder, called with all trials so far."""
 
 
 def _as_text(value: object) -> object:
@@ -139,23 +140,23 @@ def _as_text(value: object) -> object:
 
 
 class Data(Model):
-    """What the trainings read."""
+    """The data that trainings read."""
 
     version: (
         Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=200)] | None
     ) = None
-    """Name of the data's version: scores of another study count only for the same one."""
+    """Version of the data; the score cache uses only scores of the same version."""
 
 
 class Checkpoints(Model):
-    """Where checkpoints go and which are kept."""
+    """Where checkpoints are stored, and which are kept."""
 
     store: str | None = None
-    """Address such as s3://bucket/prefix; the platform's own store if not given."""
+    """URL of the object store, such as s3://bucket/prefix; by default the platform's store."""
     every: Annotated[int, Field(ge=1)] = 1
     """Steps between two checkpoints."""
     keep: Annotated[int, Field(ge=1)] = 3
-    """Checkpoints of the best trials that stay after the study."""
+    """Number of best trials whose checkpoints are kept after the study."""
 
     @field_validator("store")
     @classmethod

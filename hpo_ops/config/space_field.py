@@ -1,4 +1,4 @@
-"""The search space as people write it."""
+"""Parses the section ``space`` of a study file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ _OPTIONS = {"float": {"log", "step"}, "int": {"log", "step"}, "choices": set()}
 
 
 def parse_space(value: object) -> Space:
-    """A space from the mapping in a study file; a ValueError says what is wrong in a sentence."""
+    """Parses the search space of a study file.
+
+    Raises:
+        SeveralError: Parameters are invalid; one sentence for each problem.
+        ValueError: The value is not a mapping.
+    """
     if isinstance(value, Space):
         return value
     if not isinstance(value, dict):
@@ -62,8 +67,8 @@ def _parameter(name: str, item: object) -> Parameter:
         if not isinstance(log, bool):
             raise ValueError(f"has log {shown(log)}, but it must be true or false")
         if kind == "int":
-            step = 1 if step is None else _whole(step)
-            return Int(low=_whole(low), high=_whole(high), log=log, step=step, when=when)
+            step = 1 if step is None else _integer(step)
+            return Int(low=_integer(low), high=_integer(high), log=log, step=step, when=when)
         return Float(
             low=low, high=high, log=log, step=None if step is None else _number(step), when=when
         )
@@ -89,11 +94,11 @@ def _number(value: object) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """Also for integers that are too large for a float."""
+    """Tells whether a number is finite; also works for integers too large for a float."""
     return -sys.float_info.max <= value <= sys.float_info.max
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     number = _number(value)
     if number != int(number):
         raise ValueError(f"has {number!r}, but it must be an integer")
@@ -107,7 +112,8 @@ def _choices(value: object) -> tuple[ParamValue, ...]:
         is_value = choice is None or isinstance(choice, (bool, str))
         if not is_value and not (isinstance(choice, (int, float)) and _is_finite(choice)):
             raise ValueError(
-                f"has the choice {shown(choice)}, but it must be text, a finite number or a flag"
+                f"has the choice {shown(choice)}, but it must be text, a finite number or a "
+                "boolean"
             )
     return tuple(value)
 

@@ -1,4 +1,4 @@
-"""What all parts of a study file have in common."""
+"""The pydantic base model of all sections of a study file."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """Strict about keys, frozen, with the documentation of a field beside it."""
+    """A frozen model that rejects unknown keys; the docstring below a field documents it."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -17,4 +17,4 @@ class Model(BaseModel):
     )
 
     noun: ClassVar[str] = "study"
-    """What its keys are keys of, for messages."""
+    """What the keys belong to, for messages such as "… is not a key that a study has"."""

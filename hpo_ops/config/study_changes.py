@@ -1,4 +1,4 @@
-"""What of a study can be changed, when it is triggered and while it runs."""
+"""Keys of a study that can be changed when it is triggered and while it runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ OVERRIDABLE = (
 def with_changes(
     data: dict[str, Any], changes: Mapping[str, Any], *, keys: Sequence[str], source: str
 ) -> dict[str, Any]:
-    """A study's plain data with the values of some dotted keys changed.
+    """Changes the values of dotted keys in a study's data, and returns it.
 
     Raises:
-        StudyError: A key is not one of those that may be changed, or has no place in the study.
+        StudyError: A key may not be changed, or its section is missing in the study.
     """
     problems = [
         f"{key} is not a key that can be changed here (keys: {', '.join(keys)})"
@@ -45,8 +45,8 @@ def with_changes(
         raise StudyError(source, problems)
     for key, value in changes.items():
         parent, _, name = key.rpartition(".")
-        place = data[parent] if parent else data
-        if place is None:
+        section = data[parent] if parent else data
+        if section is None:
             raise StudyError(source, [f"{key} cannot be changed: the study has no {parent}"])
-        place[name] = value
+        section[name] = value
     return data

@@ -1,4 +1,4 @@
-"""The study file as a model: what a user writes, checked at the door."""
+"""The model of a study file, with the checks that concern several of its keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hpo_ops.config.folds_section import FoldsField, check_folds
 from hpo_ops.config.forecast_settings import check_curves
 from hpo_ops.config.metric_checks import check_metrics
 from hpo_ops.config.pod_sections import Pod, Resources
-from hpo_ops.config.round_planning import check_rounds, places_per_round
+from hpo_ops.config.round_planning import check_rounds, trials_per_round
 from hpo_ops.config.runner_registry import (
     DEFAULT_RUNNER,
     find_runner,
@@ -81,7 +81,7 @@ class Flow(StrEnum):
 
 
 ENTERED: Mapping[str, Any] = {"entered": True}
-"""Context of a study that runs or has run: its code folder or a package may be gone by now."""
+"""Validation context of a study in the ledger: its code folder or a package may be gone by now."""
 
 
 class StudyConfig(Model):
@@ -92,84 +92,84 @@ class StudyConfig(Model):
     description: str = ""
     """What the study is for; shown in Airflow."""
     code: str | None = None
-    """Folder with the training code, relative to the study file; or an image that has it."""
+    """Folder with the training code, relative to the study file; not needed if image has it."""
     image: Annotated[str, Field(pattern=r"^[\w][\w./:@-]*$")] | None = None
     """Container image, with runner: kubernetes; by default the platform's own, with torch."""
     install: bool = True
-    """Whether pods install what the code asks for: requirements.txt, pyproject.toml, setup.py."""
+    """Whether pods install the code's packages: requirements.txt, pyproject.toml, setup.py."""
     command: Annotated[str, Field(min_length=1)]
     """Command that trains one trial, run in the code folder."""
     metric: Metric | None = None
-    """The one metric that the study is about; or metrics, where there are several."""
+    """The metric that the study optimises; use metrics for several."""
     metrics: tuple[Metric, ...] = ()
-    """Several metrics: the study looks for the Pareto front."""
+    """Several metrics, of which the study searches the Pareto front."""
     space: SpaceField
     constraints: tuple[ConstraintField, ...] = ()
     """Inequalities between parameters and metrics, such as width * depth <= 512."""
     sampler: PolicyField = Policy(name="tpe")
-    """Who proposes: a short name such as tpe, or an Optuna sampler as module:Class."""
+    """Proposes configurations: a short name such as tpe, or an Optuna sampler as module:Class."""
     warm_start: WarmStart | None = None
     """An earlier study whose trials the sampler knows from the start."""
     enqueue: tuple[dict[str, Any], ...] = ()
-    """Sets of parameters to try first; the sampler adds what they leave out."""
+    """Sets of parameters to try first; the sampler chooses parameters that they omit."""
     scheduler: PolicyField = Policy(name="default")
-    """Who runs and how long: a short name such as asha, or module:Class."""
+    """Decides which trials run and for how long: a short name such as asha, or module:Class."""
     curves: PolicyField = Policy(name="projected")
-    """Who forecasts learning curves for schedulers that ask for it: projected, mcmc, or yours."""
+    """Forecasts learning curves for schedulers that need it: projected, mcmc, or your own."""
     allocator: SharingField | None = None
-    """How much each trial gets; one unit each if not given."""
+    """Decides how many units each trial gets; without one each trial has one unit."""
     folds: FoldsField | None = None
     """Cross-validation: a number of folds, or a mapping with count, prune and retrain."""
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] = 20
-    """Trials in all."""
+    """Total number of trials."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM), NotAFlag] = 2
-    """Trials at the same time; with folds, folds at the same time."""
+    """Slots: trials that run at the same time; with folds, folds that run at the same time."""
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] | None = None
-    """How far the parallelism may be raised later; by default twice as far, and not at all where
-    the study is rolling or its rounds are larger than the parallelism."""
+    """The highest parallelism that can be set later; by default twice the parallelism, or the
+    parallelism itself if the study is rolling or its rounds are larger than the parallelism."""
     max_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
-    """How far the number of trials may be raised while a rolling study runs."""
+    """The highest number of trials that can be set while a rolling study runs."""
     flow: Flow = Flow.ROUNDS
     """Rounds with a barrier in between, or rolling, which schedulers that pause trials need."""
     round_size: Annotated[int, Field(ge=1, le=MAX_TRIALS), NotAFlag] | None = None
-    """Trials that the sampler is asked for in each round, parallelism of which run at a time; by
-    default the parallelism, or more where that would make more than 25 rounds."""
+    """Trials of each round, of which parallelism run at a time; by default the parallelism, or
+    more if that would make more than 25 rounds."""
     budget: Budget = Budget()
     stop: Stop = Stop()
     retries: Annotated[int, Field(ge=0, le=100), NotAFlag] = 0
-    """How often a trial whose code failed is tried again from its last checkpoint."""
+    """How many times a trial whose code failed is retried from its last checkpoint."""
     runner: Annotated[str, Field(json_schema_extra=_list_runners)] = DEFAULT_RUNNER
     """How trials are executed: local (processes of the Airflow worker), kubernetes (pods), or
     another installed runner."""
     resources: Resources = Resources()
     pod: Pod = Pod()
     env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = Field(default_factory=dict)
-    """Environment variables of the training; nothing secret, since everyone can read them."""
+    """Environment variables of the training; no secrets, since everyone can read them."""
     checkpoints: Checkpoints = Checkpoints()
     finalizers: tuple[FunctionName, ...] = ()
-    """Your functions, module:function in the code folder, which get the result at the end."""
+    """Your functions, module:function in the code folder, called with the result at the end."""
     grace: Duration = 30.0
-    """Time that a trial gets to save when it is paused or stopped."""
+    """Time that a trial has to save a checkpoint when it is paused or stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] = 0
-    """Every random draw of the study comes from it."""
+    """Seed of every random draw of the study."""
     trial_seed: Annotated[int, Field(ge=0, lt=2**32), NotAFlag] | None = None
-    """Seed of every trial, instead of one of its own that comes from the study's."""
+    """One seed for all trials, instead of a seed for each trial that is derived from seed."""
     deterministic: bool = False
-    """Seed every step anew and make torch repeat what it does; slower on GPUs."""
+    """Seed every step and use torch's deterministic algorithms; slower on GPUs."""
     data: Data = Data()
     cache: bool = True
-    """Whether a trial that was trained before is served from the score cache."""
+    """Whether the reports of an identical earlier trial are reused instead of training again."""
     share: tuple[DagName, ...] = ()
-    """DAGs to share scores and trials with, if their studies name this one's DAG; * for all."""
+    """DAGs to share scores and trials with, if their studies name this study's DAG; * for all."""
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS), NotAFlag] = 1
-    """How often the study is run, each time with another seed: an experiment."""
+    """How many times the study is run, each time with another seed: an experiment."""
     reproducible: bool = False
-    """Decide between rounds only, so that the same seed gives the same study."""
+    """Make decisions between rounds only, so that the same seed gives the same study."""
 
     @model_validator(mode="before")
     @classmethod
     def _choose_flow(cls, data: Any) -> Any:
-        """Schedulers that pause or copy trials run rolling, unless the study says otherwise."""
+        """Chooses the rolling flow for schedulers that pause or copy trials, if no flow is set."""
         if not isinstance(data, dict) or data.get("flow") is not None or data.get("reproducible"):
             return data
         policy = data.get("scheduler")
@@ -208,7 +208,9 @@ class StudyConfig(Model):
             sampler = self.sampler
             check_sampler(sampler.name, sampler.options, self.space, code=self.code or "")
             if len(self.objectives) > 1 and is_algorithm(sampler.name, self.code or ""):
-                raise ValueError(f"sampler is {sampler.name!r}, but that one takes one metric")
+                raise ValueError(
+                    f"sampler is {sampler.name!r}, but a search algorithm supports one metric only"
+                )
         return self
 
     @model_validator(mode="after")
@@ -255,13 +257,13 @@ class StudyConfig(Model):
         for constraint in self.constraints:
             if unknown := constraint.names - known:
                 raise ValueError(
-                    f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is no "
-                    f"parameter or metric (there are {', '.join(sorted(known))})"
+                    f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is not a "
+                    f"parameter or metric (known: {', '.join(sorted(known))})"
                 )
         fit_enqueued(self.space, self.enqueue)
         if len(self.enqueue) > self.trials:
             raise ValueError(
-                f"enqueue has {len(self.enqueue)} sets, but there are {self.trials} trials"
+                f"enqueue has {len(self.enqueue)} sets of parameters, but trials is {self.trials}"
             )
         if self.sampler.name == "grid" and self.trials > self.space.grid_size():
             raise ValueError(
@@ -284,12 +286,13 @@ class StudyConfig(Model):
         if self.repeats > 1 and self.warm_start and self.warm_start.study == self.name:
             raise ValueError(
                 f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
-                "since a repeat must know nothing of the others"
+                "since repeats must be independent of each other"
             )
         if self.reproducible and not self._has_rungs(info):
             raise ValueError(
-                f"scheduler is {self.scheduler.name!r}, but must be default or one with rungs "
-                "(asha, asha_promoting) with reproducible: true, since it decides while trials run"
+                f"scheduler is {self.scheduler.name!r}, but must be default or a scheduler with "
+                "rungs (asha, asha_promoting) with reproducible: true, since others decide while "
+                "trials run"
             )
         verb = why_rolling(self.scheduler.name)
         if self.flow is Flow.ROUNDS and verb is not None and not self.reproducible:
@@ -311,36 +314,36 @@ class StudyConfig(Model):
 
     @staticmethod
     def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
-        """Whether a policy is made to check it.
+        """Tells whether a policy can be created in order to check it.
 
-        A study that has been entered stays readable when a class that it names is gone, or is not
-        allowed any more.
+        A study in the ledger stays readable if a class that it names is gone or not allowed any
+        more.
         """
         return info.context is not ENTERED or policy.name in {*SCHEDULERS, *ALLOCATORS}
 
     def create_scheduler(self) -> Scheduler:
-        """The scheduler that the study names."""
+        """Creates the scheduler that the study names."""
         return create_scheduler(self.scheduler.name, self.scheduler.options)
 
     def create_allocator(self) -> Allocator | None:
-        """The allocator that the study names, if any."""
+        """Creates the allocator that the study names; None if it names none."""
         if self.allocator is None:
             return None
         return create_allocator(self.allocator.name, self.allocator.options)
 
     @property
     def pool(self) -> str:
-        """The pool whose capacity the study's trials take from."""
+        """The pool whose capacity the study's trials lease."""
         return find_runner(self.runner).pool(self)
 
     @property
     def lease(self) -> float:
-        """How much of its pool one unit of a trial takes."""
+        """The amount of the pool that one unit of a trial leases."""
         return find_runner(self.runner).lease(self)
 
     @property
     def goal(self) -> Goal:
-        """What policies may know of the study."""
+        """The properties of the study that policies see."""
         return Goal(
             direction=self.objective.direction,
             trials=self.trials * self.fold_count,
@@ -352,53 +355,53 @@ class StudyConfig(Model):
 
     @property
     def objectives(self) -> tuple[Metric, ...]:
-        """The metrics that the study is about, one or more."""
+        """The metrics that the study optimises, one or more."""
         return self.metrics if self.metric is None else (self.metric,)
 
     @property
     def objective(self) -> Metric:
-        """The first metric: what schedulers look at, and the order of trials."""
+        """The first metric, by which schedulers judge and trials are ranked."""
         return self.objectives[0]
 
     @property
     def fold_count(self) -> int:
-        """Folds that each trial is trained in; 1 without folds."""
+        """The number of folds of each trial; 1 without cross-validation."""
         return 1 if self.folds is None else self.folds.count
 
     @property
     def is_retrained(self) -> bool:
-        """Whether the best trial is trained on all data in the end."""
+        """Whether the best configuration is trained on all data at the end."""
         return self.folds is not None and self.folds.retrain
 
     @property
     def most_trials(self) -> int:
-        """Trials that the study may come to have."""
+        """The highest number of trials that the study may be given while it runs."""
         return max(self.trials, self.max_trials or 0)
 
     @property
     def mapped_trials(self) -> int:
-        """Task instances of trials that a rolling study's DAG run has."""
+        """The number of mapped task instances of trials in a rolling study's DAG run."""
         return self.most_trials * self.fold_count
 
     @property
     def ceiling(self) -> int:
-        """The highest parallelism that the study's DAG is made for.
+        """The highest parallelism that can be set without changing the study's DAG.
 
-        Where more trials are ready than may run, each place above the parallelism is a task that
-        starts only to wait.
+        If more trials are ready than may run, each slot above the parallelism costs a worker whose
+        task only waits. So such studies have no reserve by default.
         """
         if self.max_parallelism is not None:
             return self.max_parallelism
-        has_queue = self.flow is Flow.ROLLING or places_per_round(self) > self.parallelism
+        has_queue = self.flow is Flow.ROLLING or trials_per_round(self) > self.parallelism
         return self.parallelism if has_queue else 2 * self.parallelism
 
     def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
-        """The study with some keys changed.
+        """Returns the study with some keys changed.
 
         Args:
             changes: Values by dotted keys, such as ``{"budget.wall": "1h"}``.
             source: Where the changes come from, for messages.
-            is_running: The study runs already, so that less can be changed.
+            is_running: Whether the study runs already: fewer keys can be changed then.
 
         Raises:
             StudyError: A key may not be changed, or a value is not allowed.
@@ -414,24 +417,24 @@ class StudyConfig(Model):
             raise StudyError(source, explain(error, StudyConfig)) from error
 
     def as_repeat(self, repeat: int) -> StudyConfig:
-        """The study as one of its repeats: with a seed of its own."""
+        """Returns the study of one repeat, which differs in the seed."""
         return self.model_copy(update={"seed": repeat_seed(self.seed, repeat)})
 
     def get(self, key: str) -> Any:
-        """The value at a dotted key, as plain data."""
+        """Returns the value of a dotted key, as JSON data."""
         value: Any = self.to_dict()
         for part in key.split("."):
             value = None if value is None else value[part]
         return value
 
     def changeable(self) -> dict[str, Any]:
-        """What can be changed while the study runs, and its value now."""
+        """Returns the keys that can be changed while the study runs, with their present values."""
         return {key: self.get(key) for key in CHANGEABLE}
 
     def to_dict(self) -> dict[str, Any]:
-        """The study as plain data, which `parse_study` reads again."""
+        """Returns the study as a mapping, which `parse_study` reads again."""
         return self.model_dump(mode="json")
 
     def to_json(self) -> str:
-        """The study as JSON text, which `read_entered` reads again."""
+        """Returns the study as JSON text, which `read_entered` reads again."""
         return json.dumps(self.to_dict(), separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Errors of a study file: what was found, what is allowed, where."""
+"""Error messages of a study file: each names the key, the value found and the rule."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class StudyError(ValueError):
-    """A study file or trigger config that cannot be used, with every problem in it.
+    """A study file, a trigger's configuration or a job is invalid; lists every problem.
 
     Attributes:
-        source: File or place that the study comes from.
-        problems: One sentence a problem.
+        source: Where the study comes from: a file, or a description.
+        problems: One sentence for each problem.
     """
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class StudyError(ValueError):
 
 
 class SeveralError(ValueError):
-    """Several problems of one value; each says what is wrong, after the value's key."""
+    """Several problems of one value; each sentence continues the value's key."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -35,7 +35,7 @@ class SeveralError(ValueError):
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence for each problem that pydantic found, in the words of the study file."""
+    """Translates a validation error of pydantic to one sentence for each problem."""
     return [
         sentence
         for detail in error.errors(include_url=False)
@@ -49,7 +49,7 @@ _short.maxstring = _short.maxother = 60
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: short, however large it is."""
+    """Writes a value for a message, shortened to 60 characters."""
     try:
         text = _short.repr(value)
     except ValueError:  # Python does not write integers of thousands of digits
@@ -85,7 +85,7 @@ def _sentences(detail: ErrorDetails, model: type[BaseModel]) -> list[str]:
 
 
 def _after(key: str, problem: str) -> str:
-    """A rule on the whole study names its own subject; one on a part of a value starts at it."""
+    """Puts a key in front of a problem; a problem of a nested value starts with a dot."""
     return f"{key}{'' if problem.startswith('.') or not key else ' '}{problem}"
 
 
@@ -104,7 +104,7 @@ def _sentence(key: str, detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """The allowed keys at a place, the nearest one first where there is one."""
+    """Lists the allowed keys of a section, after a suggestion if one is similar."""
     current: Any = model
     for part in location[:-1]:
         if isinstance(part, int):
@@ -120,7 +120,7 @@ def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The model of a field, also of one that may be left out or repeated."""
+    """Finds the model in a field's annotation, such as ``Model | None`` or a tuple of models."""
     if hasattr(annotation, "model_fields"):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

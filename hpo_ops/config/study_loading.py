@@ -1,4 +1,4 @@
-"""Loading a study from a file or from plain data."""
+"""Loads a study from a YAML file, from a mapping, or from JSON in the ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpo_ops.config.study_errors import StudyError, explain, shown
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses a key given twice and says where a value cannot be read."""
+    """A safe YAML loader that rejects duplicate keys and locates values that cannot be read."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -45,7 +45,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             )
         if key in seen:
             raise yaml.MarkedYAMLError(
-                problem=f"the key {key} is there twice", problem_mark=key_node.start_mark
+                problem=f"the key {key} is given twice", problem_mark=key_node.start_mark
             )
         seen.add(key)
     return loader.construct_mapping(node, deep=True)
@@ -55,10 +55,10 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 
 def load_study(path: Path) -> StudyConfig:
-    """Reads a study file; its code folder becomes an absolute path.
+    """Reads and checks a study file; its code folder becomes an absolute path.
 
     Raises:
-        StudyError: The file cannot be read or used; names every problem.
+        StudyError: The file cannot be read or is invalid; lists every problem.
     """
     source = str(path)
     try:
@@ -86,7 +86,7 @@ def load_study(path: Path) -> StudyConfig:
 
 
 def with_code_path(data: object, folder: Path) -> object:
-    """A study with the whole path of its code folder, if there is one: a sampler may be in it."""
+    """Makes the path of an existing code folder absolute: a sampler may have to be found in it."""
     if isinstance(data, dict) and isinstance(code := data.get("code"), str) and code:
         with contextlib.suppress(OSError, ValueError):
             if (found := (folder / code).resolve()).is_dir():
@@ -95,15 +95,16 @@ def with_code_path(data: object, folder: Path) -> object:
 
 
 def parse_study(data: object, *, source: str, is_entered: bool = False) -> StudyConfig:
-    """A study from plain data.
+    """Parses and checks a study.
 
     Args:
         data: The mapping of a study file.
-        source: Where it comes from, for messages.
-        is_entered: It was checked before, and what it names need not be there any more.
+        source: Where the study comes from, for messages.
+        is_entered: The study is in the ledger already, so that its code folder and classes need
+            not exist any more.
 
     Raises:
-        StudyError: Names every problem with its key, value and rule.
+        StudyError: The study is invalid; lists every problem with its key, value and rule.
     """
     if not isinstance(data, dict):
         kind = "empty" if data is None else type(data).__name__
@@ -118,11 +119,11 @@ def parse_study(data: object, *, source: str, is_entered: bool = False) -> Study
 
 @lru_cache(maxsize=256)
 def read_entered(text: str, *, source: str) -> StudyConfig:
-    """Decodes the JSON text of a study that was checked when it was entered.
+    """Parses the JSON text of a study in the ledger, which was checked when it was entered.
 
     Args:
-        text: What `StudyConfig.to_json` wrote.
-        source: Where it comes from, for messages.
+        text: The text that `StudyConfig.to_json` wrote.
+        source: Where the text comes from, for messages.
 
     Raises:
         StudyError: The text was not written by this version of the package.

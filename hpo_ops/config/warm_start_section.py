@@ -1,4 +1,4 @@
-"""Where a study starts from: trials of an earlier one, and parameters to try first."""
+"""The sections ``warm_start`` and ``enqueue`` of a study file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hpo_ops.core.search_space import Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
 
 STORAGE_VARIABLE = "HPO_STORAGE_{}"
-"""The gateway's variable with the address of a storage that studies name."""
+"""Environment variable of the gateway with the URL of a storage that studies refer to by name."""
 STORAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 class WarmStart(Model):
-    """A study whose completed trials the sampler knows from the start."""
+    """An earlier study whose completed trials the sampler knows from the start."""
 
     study: Annotated[str, Field(min_length=1)]
     """Name of the earlier study; with storage, its name in Optuna."""
     run: Annotated[str, Field(min_length=1)] | None = None
-    """DAG run of the earlier study; its newest one if not given."""
+    """DAG run of the earlier study; by default the newest."""
     storage: str | None = None
-    """Name of the Optuna storage that the study is in; the gateway knows its address."""
+    """Name of the Optuna storage that contains the study; the operator sets its URL."""
 
     @field_validator("storage")
     @classmethod
@@ -36,27 +36,27 @@ class WarmStart(Model):
         is_entered = bool(info.context and info.context.get("entered"))
         if value is None or is_entered or STORAGE_NAME.fullmatch(value):
             return value
-        found = "is an address" if "://" in value else f"is {value!r}"
+        found = "is a URL" if "://" in value else f"is {value!r}"
         raise ValueError(
-            f"{found}, but must be a name that the gateway knows: set "
-            f"{STORAGE_VARIABLE.format('OLD')} to the address for the gateway, and write "
+            f"{found}, but must be a name that the gateway knows: the operator sets "
+            f"{STORAGE_VARIABLE.format('OLD')} of the gateway to the URL, and the study has "
             "storage: old"
         )
 
     @model_validator(mode="after")
     def _check_run(self) -> Self:
         if self.run is not None and self.storage is not None:
-            raise ValueError("has run and storage, but only one of them is possible")
+            raise ValueError("has run and storage, but only one of them is allowed")
         return self
 
 
 def fit_enqueued(
     space: Space, enqueued: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, ParamValue], ...]:
-    """Sets of parameters as the space writes them.
+    """Converts enqueued sets of parameters to values of the search space.
 
     Raises:
-        SeveralError: One of them or more are not of the space.
+        SeveralError: Values are outside the space; one sentence for each problem.
     """
     fitted, problems = [], []
     for index, params in enumerate(enqueued):
@@ -70,7 +70,7 @@ def fit_enqueued(
 
 
 def _read(parameter: Parameter | None, value: Any) -> Any:
-    """A number that YAML reads as text, such as 1e-4, where a number belongs."""
+    """Converts text such as ``1e-4``, which YAML does not read as a number, to a number."""
     if isinstance(value, str) and isinstance(parameter, Float | Int):
         with contextlib.suppress(ValueError):
             return float(value)

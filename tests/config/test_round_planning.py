@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from hpo_ops.config import StudyError, parse_study
-from hpo_ops.config.round_planning import MAX_ROUNDS, count_rounds, places_per_round
+from hpo_ops.config.round_planning import MAX_ROUNDS, count_rounds, trials_per_round
 from hpo_ops.config.study_config import StudyConfig
 from tests.studies import study_data
 
@@ -31,14 +31,14 @@ def test_rounds_have_the_parallelism_until_there_would_be_too_many(
     trials: int, parallelism: int, size: int, rounds: int
 ) -> None:
     study = a_study(trials=trials, parallelism=parallelism)
-    assert (places_per_round(study), count_rounds(study)) == (size, rounds)
+    assert (trials_per_round(study), count_rounds(study)) == (size, rounds)
 
 
 def test_a_study_says_how_large_its_rounds_are() -> None:
     study = a_study(trials=100, parallelism=2, round_size=10)
-    assert (places_per_round(study), count_rounds(study)) == (10, 10)
+    assert (trials_per_round(study), count_rounds(study)) == (10, 10)
     folded = a_study(trials=100, parallelism=2, round_size=10, folds=5)
-    assert (places_per_round(folded), count_rounds(folded)) == (50, 10)
+    assert (trials_per_round(folded), count_rounds(folded)) == (50, 10)
 
 
 def test_rounds_that_are_too_small_are_refused_with_the_least_size() -> None:
@@ -75,7 +75,7 @@ def test_every_study_has_few_rounds_and_place_for_all_of_its_trials(
     scheduler = {"name": "asha", "max_steps": max_steps, "eta": 3}
     study = a_study(trials=trials, parallelism=parallelism, reproducible=True, scheduler=scheduler)
     rungs = len(study.create_scheduler().rungs)  # type: ignore[attr-defined]
-    rounds, size = count_rounds(study), places_per_round(study)
+    rounds, size = count_rounds(study), trials_per_round(study)
     assert rounds <= max(25, 2 * rungs)
     assert (rounds - rungs) * size >= trials * rungs
     assert size >= parallelism

@@ -201,7 +201,7 @@ def test_each_fold_counts_where_places_and_tasks_are_counted() -> None:
         (
             {"scheduler": {"name": "asha", "max_steps": 9}},
             "scheduler is 'asha', but must be 'default' with folds, "
-            "which are what a trial is pruned by",
+            "since a trial is pruned by comparing folds",
         ),
         (
             {
@@ -211,11 +211,11 @@ def test_each_fold_counts_where_places_and_tasks_are_counted() -> None:
                     {"name": "b", "direction": "minimize"},
                 ],
             },
-            "metrics has several, but must be one metric with folds",
+            "metrics has several entries, but must have one with folds",
         ),
         (
             {"allocator": "even"},
-            "allocator is 'even', but must not be there with folds, which have one unit each",
+            "allocator is 'even', but must be omitted with folds, since each fold has one unit",
         ),
         (
             {"trials": 20_001},

@@ -219,7 +219,7 @@ WRONG: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "a password in a study",
         {"warm_start": {"study": "a", "storage": "postgresql://me:secret@host/db"}},
-        ["warm_start.storage is an address", "HPO_STORAGE_OLD"],
+        ["warm_start.storage is a URL", "HPO_STORAGE_OLD"],
     ),
     ("a sampler without a name", {"sampler": {"seed": 1}}, ["sampler.name", "missing"]),
     ("a number as a sampler", {"sampler": 5}, ["sampler is 5"]),
@@ -331,7 +331,7 @@ def test_a_key_that_is_missing_is_named() -> None:
     for key in ("name", "command", "space"):
         assert f"{key} is missing, but is required" in problems
     (problem,) = problems_of(study_data(metric=None))
-    assert "metric is missing, but is required" in problem
+    assert "metric is missing, but a study needs" in problem
 
 
 @pytest.mark.parametrize("data", [None, [], "text", 5, [1, 2]])
@@ -344,8 +344,8 @@ def test_what_is_no_mapping_is_no_study(data: object) -> None:
     ("text", "words"),
     [
         ("name: x\nspace: [1, 2", "line 2"),
-        ("name: x\nname: y\n", "line 2, column 1: the key name is there twice"),
-        ("space:\n  a: [1]\n  a: [2]\n", "line 3, column 3: the key a is there twice"),
+        ("name: x\nname: y\n", "line 2, column 1: the key name is given twice"),
+        ("space:\n  a: [1]\n  a: [2]\n", "line 3, column 3: the key a is given twice"),
         ("name: x\nseed: 2024-13-45\n", "line 2, column 7: '2024-13-45' cannot be read"),
         (f"name: x\nseed: {'9' * 5000}\n", "line 2"),
         ("? [a]\n: b\n", "line 1, column 3: the key is"),
@@ -490,5 +490,7 @@ def test_a_sampler_may_be_in_the_code_folder_and_is_not_imported(tmp_path: Path)
     two = [{"name": name, "direction": "maximize"} for name in "ab"]
     data = study_data(metric=None, metrics=two, scheduler="default", code="code")
     path.write_text(yaml.safe_dump({**data, "sampler": "theirs:Search"}))
-    with pytest.raises(StudyError, match="'theirs:Search', but that one takes one metric"):
+    with pytest.raises(
+        StudyError, match="'theirs:Search', but a search algorithm supports one metric"
+    ):
         load_study(path)

@@ -17,7 +17,7 @@ from hpo_ops.client import (
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.config import Flow
 from hpo_ops.config.forecast_settings import forecast_order
-from hpo_ops.config.round_planning import places_per_round
+from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.http.tokens import issue_segment_token
@@ -127,7 +127,7 @@ class Turns(Segments):
         if refusal:
             session.leases.mark_queued([row.number])
             has_queue = (
-                config.flow is Flow.ROUNDS and places_per_round(config) > config.parallelism
+                config.flow is Flow.ROUNDS and trials_per_round(config) > config.parallelism
             )
             is_next = has_queue and row.number == session.trials.first_without_segment()
             return NextAction(kind=NextActionKind.WAIT, reason=refusal, is_next=is_next)

@@ -22,7 +22,7 @@ from hpo_ops.client import (
     VerdictKind,
 )
 from hpo_ops.config import StudyConfig, StudyError, parse_study
-from hpo_ops.config.round_planning import places_per_round
+from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import read_kept
@@ -151,7 +151,7 @@ class Studies(Turns):
             if row is None:
                 left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
                 size = max(
-                    places_per_round(session.record.config), -(-left // max(rounds_left, 1))
+                    trials_per_round(session.record.config), -(-left // max(rounds_left, 1))
                 )
                 numbers, reason = study_transitions.fill_places(session, size)
                 session.rounds.add(round_number, numbers, reason)

@@ -134,7 +134,7 @@ def test_the_address_of_a_named_storage_is_not_told(
         ({"study": "nobody"}, "warm_start.study is 'nobody', but there is no such study"),
         ({"study": "first", "run": "x"}, "warm_start.run is 'x', but there is no such study"),
         ({"study": "x", "storage": "old"}, "'old', but the gateway has no HPO_STORAGE_OLD"),
-        ({"study": "x", "storage": "sqlite:////no/file.db"}, "is an address, but must be a name"),
+        ({"study": "x", "storage": "sqlite:////no/file.db"}, "is a URL, but must be a name"),
         ({"study": "loss"}, "its metric is loss, and this study's is accuracy"),
     ],
 )
