@@ -33,6 +33,7 @@ from hpo_ops.cli.terminal import err
 from hpo_ops.cli.trace_command import trace
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.config import StudyError
+from hpo_ops.curves import MissingPackageError
 from hpo_ops.isolation.allowlist import all_installed_classes_allowed
 from hpo_ops.stack import StackError
 
@@ -50,6 +51,7 @@ EXPECTED = (
     StackError,
     GatewayRefusedError,
     GatewayUnreachableError,
+    MissingPackageError,
 )
 """Errors that are printed as one sentence; any other error is a bug and shows its traceback."""
 READ_STUDIES = frozenset(

@@ -27,7 +27,7 @@ from hpo_ops.client import Experiment
 from hpo_ops.config import Policy, StudyConfig, load_study, parse_study
 from hpo_ops.core import Direction
 from hpo_ops.core.experiment_statistics import Standing, rank
-from hpo_ops.simulator.policy_words import parse_options, split_policies, with_max_steps
+from hpo_ops.simulator.policy_parsing import parse_options, split_policies, with_max_steps
 
 EPILOG = (
     "Examples: hpo compare study.yaml --sampler random,tpe --repeats 10 · "

@@ -38,9 +38,9 @@ from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.config.study_config import Flow
 from hpo_ops.core import derive_seed
 from hpo_ops.simulator import Cluster, MemoPredictor, Summary, Traces, image_study, summarize
-from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, whole_steps
+from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, full_length_steps
 from hpo_ops.simulator.policy_comparison import Draw, Outcome, Policy, outcome_of, replays
-from hpo_ops.simulator.policy_words import parse_policies, policy_of
+from hpo_ops.simulator.policy_parsing import parse_policies, policy_of
 
 EPILOG = (
     "Examples: hpo plan dags/studies/digits.yaml · "
@@ -105,7 +105,9 @@ def plan(
     counts = parse_counts("--slots", slots) if slots else _usual_slots(config)
     given = None if like is None else read_traces(like, seed=seed)
     own = replace(policy_of(config), predictor=None)  # all policies share one predictor
-    length = own.scheduler.max_steps or steps or (whole_steps(given) if given else USUAL_STEPS)
+    length = (
+        own.scheduler.max_steps or steps or (full_length_steps(given) if given else USUAL_STEPS)
+    )
     policies = {f"{config.scheduler.name} (this study)": own}
     words = scheduler or [name for name in USUAL.split(",") if name != config.scheduler.name]
     with value_errors_reported():
@@ -116,7 +118,7 @@ def plan(
         units=1, start_seconds=start_seconds or 0.0, resume_seconds=start_seconds or 0.0
     )
     if given is not None:
-        whole = fill_unseen(given, unseen, last_step=whole_steps(given), predictor=predictor)
+        whole = fill_unseen(given, unseen, last_step=full_length_steps(given), predictor=predictor)
         made = list(_drawn(config, whole, draws=draws, seed=seed))
         cluster = with_delays(given, cluster, start_seconds)
         notes = [*_notes_on(config, given), *unseen_note(given, unseen)]

@@ -17,7 +17,7 @@ from hpo_ops.curves import create_predictor
 from hpo_ops.simulator import MemoPredictor, Spread, Summary, Traces
 from hpo_ops.simulator.extrapolation import Unseen
 from hpo_ops.simulator.policy_comparison import Policy
-from hpo_ops.simulator.policy_words import parse_predictor
+from hpo_ops.simulator.policy_parsing import parse_predictor
 
 HOUR = 3600.0
 WIDE = 200

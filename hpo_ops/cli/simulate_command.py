@@ -35,9 +35,9 @@ from hpo_ops.cli.simulate_plots import draw_plots, machines_around
 from hpo_ops.cli.terminal import Json, print_json, track
 from hpo_ops.cli.trace_sources import read_traces
 from hpo_ops.simulator import Cluster, MemoPredictor, Replay, Traces, oracle_seconds, summarize
-from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, whole_steps
+from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, full_length_steps
 from hpo_ops.simulator.policy_comparison import Outcome, Policy, orders_of, outcome_of, replays
-from hpo_ops.simulator.policy_words import parse_policies
+from hpo_ops.simulator.policy_parsing import parse_policies
 from hpo_ops.simulator.recorded_history import calibrate
 
 EPILOG = (
@@ -138,7 +138,7 @@ def simulate(
     in live studies.
     """
     given = read_traces(traces, seed=seed)
-    last_step = whole_steps(given)
+    last_step = full_length_steps(given)
     with value_errors_reported():
         policies = parse_policies(
             scheduler or [USUAL],

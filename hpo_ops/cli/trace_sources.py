@@ -9,7 +9,7 @@ from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import Session, connect
 from hpo_ops.client import GatewayClient, ReportPage, SegmentSummary
 from hpo_ops.simulator import TraceError, Traces, load_traces
-from hpo_ops.simulator.policy_words import parse_options
+from hpo_ops.simulator.policy_parsing import parse_options
 from hpo_ops.simulator.recorded_traces import record_study
 from hpo_ops.simulator.synthetic_traces import SYNTHETIC, make_synthetic
 

@@ -32,9 +32,15 @@ from hpo_ops.curves import CurvePredictor
 from hpo_ops.schedulers import create_scheduler
 from hpo_ops.simulator import Cluster, Replay, Traces
 from hpo_ops.simulator import simulate as replay_study
-from hpo_ops.simulator.extrapolation import Reliance, Unseen, fill_unseen, reliance_of, whole_steps
+from hpo_ops.simulator.extrapolation import (
+    Reliance,
+    Unseen,
+    fill_unseen,
+    full_length_steps,
+    reliance_of,
+)
 from hpo_ops.simulator.policy_comparison import Policy
-from hpo_ops.simulator.policy_words import parse_policies
+from hpo_ops.simulator.policy_parsing import parse_policies
 from hpo_ops.simulator.recorded_history import History, calibrate, first_start, history_of
 from hpo_ops.simulator.traces import StudyTerms
 
@@ -87,7 +93,7 @@ def whatif(
             rounds=terms.rounds,
             at_barrier=terms.reproducible,
         )
-        last_step = whole_steps(traces)
+        last_step = full_length_steps(traces)
         others = {str(terms.scheduler["name"]): own}
         if scheduler:
             others = parse_policies(

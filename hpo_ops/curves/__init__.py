@@ -1,4 +1,4 @@
-"""Learning-curve prediction: how a trial's score goes on, with how much certainty."""
+"""Learning-curve prediction: probabilistic forecasts of a trial's scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from hpo_ops.core.policy_options import create_policy
 from hpo_ops.curves.forecast import QuantileForecast
 from hpo_ops.curves.mcmc import McmcEnsemble
-from hpo_ops.curves.predictor_port import CurvePredictor
+from hpo_ops.curves.predictor_port import CurvePredictor, MissingPackageError
 from hpo_ops.curves.projected import ProjectedEnsemble
 from hpo_ops.curves.wandering import WanderingEnsemble
 
@@ -27,12 +27,12 @@ def create_predictor(
     """Makes a predictor from a short name or an allowed ``their.module:Class``, and its options.
 
     Args:
-        name: Its name.
-        options: Its options.
-        seed: Its seed, where it draws and the options give it none.
+        name: The name.
+        options: The predictor's own options.
+        seed: Seed of a predictor that draws random numbers, unless the options set one.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed; the message says what is.
     """
     made: Any = create_policy(
         "curves", PREDICTORS, name, options, methods=("predict",), group="hpo_ops.curves"
@@ -47,6 +47,7 @@ __all__ = [
     "PREDICTORS",
     "CurvePredictor",
     "McmcEnsemble",
+    "MissingPackageError",
     "ProjectedEnsemble",
     "QuantileForecast",
     "WanderingEnsemble",

@@ -1,4 +1,4 @@
-"""The eleven families of learning curves of Domhan et al. (IJCAI 2015)."""
+"""The eleven parametric families of learning curves of Domhan et al. (IJCAI 2015)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Family:
-    """A curve with parameters.
+    """A parametric family of curves.
 
     Attributes:
-        name: Its name in the paper's code.
-        defaults: Where a fit starts.
-        function: The curve: steps, and one array a parameter that broadcasts with them.
+        name: Name of the family in the paper's code.
+        defaults: Initial values of a fit, by parameter.
+        function: Computes the curve from the steps and one array for each parameter, which must
+            broadcast with the steps.
     """
 
     name: str

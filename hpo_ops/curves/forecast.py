@@ -1,4 +1,4 @@
-"""A forecast as a value: quantiles of the score at future steps, small enough to send."""
+"""Forecasts as quantiles of the score at future steps, small enough for a message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LEVELS: tuple[float, ...] = (
     0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98,
     0.99, 0.995, 0.999,
 )  # fmt: skip
-"""Levels at which quantiles are kept; close together where policies cut."""
+"""Levels of the quantiles; dense near the thresholds of policies."""
 
 MAX_STEPS = 48
-"""Most future steps that a forecast keeps; between two of them it interpolates."""
+"""Largest number of future steps in a forecast; between them it is interpolated."""
 
 
 def future_steps(after: int, last: int) -> tuple[int, ...]:
-    """Steps to forecast: all of them, or so many, evenly spaced, the last included."""
+    """The future steps of a forecast: all, or ``MAX_STEPS`` evenly spaced with the last."""
     count = last - after
     if count <= MAX_STEPS:
         return tuple(range(after + 1, last + 1))
@@ -45,14 +45,17 @@ class QuantileForecast:
     def from_samples(
         cls, steps: Sequence[int], samples: NDArray[np.float64]
     ) -> QuantileForecast | None:
-        """The forecast behind samples, a row each, a column a step; None if any is no number."""
+        """The forecast from samples, one row each, one column for each step.
+
+        None without samples, or if a sample is not a finite number.
+        """
         if not len(samples) or not np.isfinite(samples).all():
             return None
         table = np.quantile(samples, LEVELS, axis=0).T
         return cls(tuple(steps), tuple(tuple(map(float, row)) for row in table))
 
     def probability(self, score: float, *, by_step: int) -> float:
-        """The probability that the score is at least this at that step, from 0.0005 to 0.9995."""
+        """The probability that the score at a step is at least ``score``: 0.0005 to 0.9995."""
         right = bisect_left(self.steps, by_step)
         if right == len(self.steps):
             return self._above(score, right - 1)
@@ -64,25 +67,25 @@ class QuantileForecast:
         return low + share * (high - low)
 
     def interval(self, step: int, coverage: float = 0.9) -> tuple[float, float]:
-        """The central interval of the score at a step that is kept."""
+        """The central interval of the score at a step of the forecast."""
         row = self.quantiles[self.steps.index(step)]
         low, high = (1 - coverage) / 2, (1 + coverage) / 2
         return float(np.interp(low, LEVELS, row)), float(np.interp(high, LEVELS, row))
 
     def median(self, step: int) -> float:
-        """The median of the score at a step that is kept."""
+        """The median of the score at a step of the forecast."""
         return self.quantiles[self.steps.index(step)][LEVELS.index(0.5)]
 
     def to_dict(self) -> dict[str, object]:
-        """A JSON object; the levels are those of this version."""
+        """The forecast as a JSON object, without the levels, which are fixed."""
         return {"steps": list(self.steps), "quantiles": [list(row) for row in self.quantiles]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> QuantileForecast:
-        """The forecast behind a JSON object.
+        """The forecast from a JSON object.
 
         Raises:
-            ValueError: It does not have the shape of a forecast.
+            ValueError: The object is not a forecast.
         """
         steps, rows = data.get("steps"), data.get("quantiles")
         if not isinstance(steps, list) or not isinstance(rows, list) or len(steps) != len(rows):

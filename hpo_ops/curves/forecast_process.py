@@ -1,7 +1,7 @@
-"""Fits learning curves in a process of its own, beside a training: a request file a line.
+"""The process beside a training that fits learning curves.
 
-A line on standard input names a file with a request; the answer is written beside it. The process
-ends when its input does, so that it never outlives the agent that started it.
+Each line on standard input names a request file; the answer is written beside it. The process
+ends at the end of its input, so that it does not outlive the agent that started it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hpo_ops.curves import create_predictor
 from hpo_ops.protocol import CurveForecast, ForecastOrder, write_aside
 
 NICE = 10
-"""The training goes first."""
+"""Niceness of the process: the training has priority."""
 DIGITS = 6
 
 
 def answer_path(request: Path) -> Path:
-    """Where the answer to a request is written."""
+    """The path of the answer to a request file."""
     return request.with_suffix(".answer")
 
 
 def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForecast:
-    """The forecast behind the reported values of a trial; without steps where there is none."""
+    """The forecast of a trial's reported values; a note without steps if there is none."""
     step = curve[-1][0]
     seed = derive_seed(order.seed, "forecast", step)
     sign = 1.0 if order.is_maximized else -1.0
@@ -35,11 +35,9 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
     try:
         predictor = create_predictor(order.predictor, order.options, seed=seed)
         made = predictor.predict(observations, last_step=order.last_step)
-    except ModuleNotFoundError as error:
-        return CurveForecast(
-            step=step, note=f"{error.name} is not installed here: pip install 'hpo-ops[curves]'"
-        )
-    except Exception as error:  # noqa: BLE001, a fit that fails decides nothing
+    except ImportError as error:  # MissingPackageError, or a user's predictor
+        return CurveForecast(step=step, note=str(error))
+    except Exception as error:  # noqa: BLE001, a failed fit must not fail the trial
         return CurveForecast(step=step, note=f"the fit failed: {type(error).__name__}: {error}")
     if made is None:
         return CurveForecast(step=step, note=f"the fit to {len(curve)} reports gave no forecast")
@@ -48,7 +46,7 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answers requests until the input ends."""
     os.nice(NICE)
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""The published ensemble: all parameters of eleven families sampled by Markov chains."""
+"""The published ensemble: the parameters of eleven families, sampled by Markov chains."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from hpo_ops.core import Observation
 from hpo_ops.core.policy_options import check_at_least
 from hpo_ops.curves.curve_families import FAMILIES, Family
 from hpo_ops.curves.forecast import QuantileForecast, future_steps
+from hpo_ops.curves.predictor_port import MissingPackageError
 
 Array = NDArray[np.float64]
 
 
 class Moves(StrEnum):
-    """How walkers move."""
+    """The proposal moves of the walkers."""
 
     STRETCH = "stretch"
     DIFFERENTIAL = "differential"
@@ -28,21 +29,23 @@ class Moves(StrEnum):
 class McmcEnsemble:
     """Forecasts a curve by a weighted sum of eleven families, sampled with emcee.
 
+    Needs the package emcee, of the extra ``curves``.
+
     Domhan et al., "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
     Extrapolation of Learning Curves", IJCAI 2015, with HyperDrive's shorter chains by default:
     100 walkers x 700 steps, the first 500 dropped, every tenth kept. The likelihood is computed
     for all walkers at once.
 
-    Departures: scores that do not lie between 0 and 1 are mapped into it first.
+    Departures: scores outside of 0 to 1 are scaled to that range first.
 
     Attributes:
         seed: Seed of the chains.
-        walkers: Walkers, at least twice the number of parameters (48).
+        walkers: Number of walkers, at least twice the number of parameters (48).
         steps: Steps of each walker.
-        burn_in: Steps that are dropped.
-        thin: One of so many steps is kept.
+        burn_in: Number of first steps that are dropped.
+        thin: Interval of the steps that are kept.
         moves: Stretch moves as published, or differential evolution with snooker moves.
-        min_points: Fewest observations to say anything.
+        min_points: Smallest number of observations for a forecast.
     """
 
     seed: int = 0
@@ -83,7 +86,13 @@ class McmcEnsemble:
         return QuantileForecast.from_samples(future, low + scale * samples)
 
     def _sample(self, model: Model) -> Array:
-        import emcee  # an extra: only this predictor needs it
+        try:
+            import emcee  # of the extra curves: only this predictor needs it
+        except ModuleNotFoundError as error:
+            raise MissingPackageError(
+                "curves.name is 'mcmc', which needs the package emcee, but it is not installed: "
+                "pip install 'hpo-ops[curves]'"
+            ) from error
 
         random = np.random.default_rng(self.seed)
         start = model.start + 1e-6 * random.standard_normal((self.walkers, len(model.start)))
@@ -100,7 +109,7 @@ class McmcEnsemble:
 
 
 def _unit_map(scores: Array) -> tuple[float, float]:
-    """An offset and a scale that map scores into 0 to 1; none where they lie there already."""
+    """Offset and scale that map scores into 0 to 1; 0 and 1 if they lie there already."""
     low, high = float(scores.min()), float(scores.max())
     if low >= 0 and high <= 1:
         return 0.0, 1.0
@@ -109,7 +118,7 @@ def _unit_map(scores: Array) -> tuple[float, float]:
 
 
 class Model:
-    """The weighted sum of the families that could be fitted, with its log-posterior."""
+    """The weighted sum of the families that could be fitted, and its log-posterior."""
 
     def __init__(
         self, families: Sequence[Family], start: Array, steps: Array, scores: Array, last: float
@@ -122,7 +131,7 @@ class Model:
 
     @classmethod
     def fit(cls, steps: Array, scores: Array, last: float) -> Model | None:
-        """Starts each family at its least squares; those that fail drop out; None if all do."""
+        """Fits each family by least squares; drops families that fail; None if all fail."""
         families, starts, misfits = [], [], []
         for family in FAMILIES:
             found = _least_squares(family, steps, scores)
@@ -138,7 +147,7 @@ class Model:
         return cls(families, np.concatenate([*starts, noise, weights]), steps, scores, last)
 
     def curve(self, chain: Array, steps: Array) -> Array:
-        """The weighted curve of each row of parameters at steps."""
+        """The weighted curve at the steps, for each row of parameters."""
         total = np.zeros((len(chain), len(steps)))
         weights = self._weights(chain)
         for k, (family, columns) in enumerate(self._columns()):
@@ -175,7 +184,7 @@ class Model:
 
 def _least_squares(family: Family, steps: Array, scores: Array) -> Array | None:
     """Least squares with later points weighing more, by Levenberg-Marquardt, else L-BFGS-B."""
-    from scipy import optimize  # an extra: only this predictor needs it
+    from scipy import optimize  # takes a second to import
 
     recency = np.sqrt(10 ** (np.arange(len(steps)) / len(steps)))
     start = np.array(list(family.defaults.values()))

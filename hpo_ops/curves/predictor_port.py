@@ -9,14 +9,22 @@ from hpo_ops.core import Observation
 from hpo_ops.curves.forecast import QuantileForecast
 
 
+class MissingPackageError(ImportError):
+    """A predictor needs a package that is not installed; the message says how to install it."""
+
+
 class CurvePredictor(Protocol):
-    """Predicts how a learning curve goes on. A frozen value: the same curve, the same forecast."""
+    """Forecasts learning curves. A frozen value: the same curve gives the same forecast."""
 
     def predict(
         self, observations: Sequence[Observation], *, last_step: int
     ) -> QuantileForecast | None:
         """The forecast from the last observation to the last step.
 
-        None where the fit failed or there is too little to go by: then nothing is decided.
+        None if the fit failed or there are too few observations; then the scheduler does not
+        decide on the trial.
+
+        Raises:
+            MissingPackageError: An optional package is not installed.
         """
         ...

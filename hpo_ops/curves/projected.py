@@ -1,4 +1,4 @@
-"""The projected ensemble: shapes of curves on a grid, the rest of each in closed form."""
+"""The projected ensemble: a grid of curve shapes, with the other parameters in closed form."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NOISES = 10
 
 @dataclass(frozen=True)
 class Shapes:
-    """Shape parameters of every curve in the ensemble, a row each.
+    """The shape parameters of the curves of an ensemble, one row for each curve.
 
     Attributes:
-        kinds: Which family of shapes.
+        kinds: Index of the kind of shape.
         first: First shape parameter.
-        second: Second shape parameter; 0 where there is none.
-        log_prior: The weight of each kind, shared evenly among its shapes.
+        second: Second shape parameter; 0 if the kind has one.
+        log_prior: Logarithm of the prior weight; each kind's weight is shared by its shapes.
     """
 
     kinds: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Shapes:
     log_prior: Array
 
     def evaluate(self, times: Array) -> Array:
-        """How far each curve has still to go at each time: 1 at the first, 0 at the last."""
+        """The remaining share of each curve's way at each time: 1 at the first, 0 at the last."""
         table = np.empty((len(self.kinds), len(times)))
         for kind, function in enumerate(_SHAPES):
             rows = self.kinds == kind
@@ -59,7 +59,7 @@ _SHAPES: tuple[Callable[[Array, Array, Array], Array], ...] = (
 
 ONCE = (1, 1, 1, 1, 1, 1, 1)
 FAMILIES = (1, 1, 1, 3, 3, 1, 1)
-"""How many of the eleven families have each kind of shape."""
+"""Number of the eleven families that have each kind of shape."""
 
 
 @cache
@@ -67,8 +67,8 @@ def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
     """The shapes of an ensemble.
 
     Args:
-        rates: How many rates of a shape that has one.
-        weights: Of each kind of shape.
+        rates: Number of rates of a kind of shape that has a rate.
+        weights: Prior weight of each kind of shape.
     """
     speeds = np.geomspace(0.003, 2, rates)
     grids: list[list[tuple[float, float]]] = [
@@ -99,31 +99,31 @@ def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
 class ProjectedEnsemble:
     """Forecasts a curve by the eleven families, without Markov chains.
 
-    Given its shape, each of the eleven families (Domhan et al., IJCAI 2015) is a straight line
-    between the score at the first step and the score at the last. So shapes are laid on a grid
-    and the two ends are integrated out in closed form, for each of several levels of noise; every
-    curve is weighted by its marginal likelihood, and the mixture is sampled. As in the paper
-    later points count more. This costs milliseconds where sampling all parameters costs seconds.
+    Given its shape parameters, each of the eleven families (Domhan et al., IJCAI 2015) is linear
+    in its scores at the first and at the last step. So the shape parameters are put on a grid and
+    both end scores are integrated out in closed form, for each of several noise levels; every
+    curve is weighted by its marginal likelihood, and the mixture is sampled. As in the paper later
+    points weigh more. This takes milliseconds; sampling all parameters takes seconds.
 
     Priors, in units of the range of the observed scores: the last score is normal around ``gain``
     above the newest one, with ``spread``; the first is normal around the first observed with 1.
-    What no family can express is added as noise that grows with the way to go: ``doubt`` of the
-    predicted change, and ``drift`` of the range times the root of the logarithm of the steps'
-    ratio; the drift is ``skew`` more upwards and as much less downwards, since curves creep up
-    for longer than the families say more often than they fall.
+    Deviations that no family can express are added as noise that grows with the forecast horizon:
+    ``doubt`` of the predicted change, and ``drift`` of the range times the square root of the
+    logarithm of the steps' ratio. The drift is larger upwards and smaller downwards by ``skew``,
+    since curves keep rising for longer than the families predict more often than they fall.
 
     Attributes:
         seed: Seed of the samples.
-        samples: Samples of the mixture.
-        min_points: Fewest observations to say anything.
-        gain: See above.
-        spread: See above.
-        doubt: See above.
-        drift: See above.
-        skew: See above.
+        samples: Number of samples of the mixture.
+        min_points: Smallest number of observations for a forecast.
+        gain: Prior mean of the last score above the newest one; see above.
+        spread: Prior standard deviation of the last score; see above.
+        doubt: Relative deviation from the predicted change; see above.
+        drift: Deviation that grows with the horizon; see above.
+        skew: Asymmetry of the drift; see above.
         recency: The newest point weighs 10 to this power as much as the first.
-        temper: What a point counts for in all; less than 1 since the misfits of neighbours are
-            alike.
+        temper: Mean weight of a point; less than 1, since errors of neighbouring points are
+            correlated.
     """
 
     seed: int = 0
@@ -153,7 +153,7 @@ class ProjectedEnsemble:
         return QuantileForecast.from_samples(sheet.future, self._sample(sheet, len(observations)))
 
     def _sample(self, sheet: Sheet, reports: int) -> Array:
-        """Samples of the score at every future time, a row each."""
+        """Samples of the scores at all future steps, one row for each sample."""
         table, times, count = sheet.table, sheet.times, len(sheet.scores)
         posterior = self._project(table[:, :count], sheet.log_prior, sheet.scores)
         random = np.random.default_rng((self.seed, reports))
@@ -178,7 +178,7 @@ class ProjectedEnsemble:
         return sheet.restore(curves[:, 1:] + deviation * z_noise[:, None])
 
     def _project(self, to_go: Array, log_prior: Array, scores: Array) -> Posterior:
-        """The posterior of both ends of the curve for each shape and level of noise."""
+        """The posterior of both end scores, for each shape and noise level."""
         count = len(scores)
         weights = 10 ** (self.recency * np.arange(count) / count)
         weights *= self.temper / weights.mean()
@@ -219,7 +219,7 @@ class ProjectedEnsemble:
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """A mixture of normals over both ends of the curve, a row for each shape and noise."""
+    """A mixture of normals over both end scores, one entry for each shape and noise level."""
 
     weights: Array
     noises: Array
@@ -232,16 +232,16 @@ class Posterior:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """A curve and the shapes that it may have, laid out over the steps seen and those to come.
+    """An observed curve and the grid of shapes, evaluated at observed and future steps.
 
     Attributes:
-        scores: The scores seen, less the newest, in units of their range.
-        times: The steps seen and those to come, in units of the first.
-        future: The steps to come.
-        table: How far each shape has still to go at each time.
-        log_prior: The weight of each shape.
+        scores: The observed scores minus the newest, in units of their range.
+        times: Observed and future steps, in units of the first.
+        future: The future steps.
+        table: The remaining share of each shape's way at each time.
+        log_prior: Logarithm of the prior weight of each shape.
         newest: The newest score.
-        scale: The range of the scores.
+        scale: The range of the observed scores.
     """
 
     scores: Array
@@ -253,13 +253,13 @@ class Sheet:
     scale: float
 
     def restore(self, samples: Array) -> Array:
-        """Samples in units of the range as scores."""
+        """Converts samples in units of the range to scores."""
         result: Array = self.newest + self.scale * samples
         return result
 
 
 def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> Sheet | None:
-    """Lays a curve out; None where nothing is to come, or no shape can be evaluated."""
+    """Evaluates the shapes for a curve; None without future steps or usable shapes."""
     if steps[-1] >= last_step:
         return None
     future = future_steps(int(steps[-1]), last_step)
@@ -286,7 +286,7 @@ def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> S
 def usable_points(
     observations: Sequence[Observation], most: int = MAX_POINTS
 ) -> tuple[Array, Array]:
-    """Steps and scores that are numbers, thinned where there are many; the newest is kept."""
+    """Steps and finite scores, thinned to at most ``most`` points; the newest is kept."""
     seen = [item for item in observations if np.isfinite(item.score)]
     stride = -(-len(seen) // most) or 1
     seen = seen[::-1][::stride][::-1]

@@ -1,4 +1,4 @@
-"""The wandering ensemble: families of curves, and a deviation whose size the curve tells."""
+"""The wandering ensemble: curve families plus a random deviation, fitted to the curve."""
 
 from __future__ import annotations
 
@@ -23,35 +23,34 @@ MAX_POINTS = 60
 RATES = 32
 NOISES = np.geomspace(2e-3, 0.5, 6)
 TIMES = np.array([1 / 3, 1.0, 3.0])
-"""A scale that is not known is taken to be each of so many times its usual value."""
+"""Factors of each unknown scale: the grid has its usual value times each of these."""
 FEWEST = 4
-"""Newest points that tell the noise, at least."""
+"""Smallest number of newest points from which the noise is estimated."""
 USUAL_NOISE, MOST_NOISE = 0.1, 4.0
-"""Noise, in units of the range, that counts as 1; and the most that it counts."""
+"""Noise, in units of the range, at which ``doubt`` applies once; and its largest multiple."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WanderingEnsemble:
-    """Forecasts a curve by the eleven families and by how far it has wandered off them.
+    """Forecasts a curve by the eleven families plus a random walk around them.
 
     A curve is one of the eleven families (Domhan et al., IJCAI 2015), plus a deviation that no
-    family can express, plus noise. Given its shape, each family is a straight line between the
-    score at the first step and the score at the last. So shapes are laid on a grid, and so are
-    the scales of all that is random; both ends of the line are integrated out in closed form,
-    every combination is weighted by its marginal likelihood, and the mixture is sampled. This
-    costs milliseconds where sampling all parameters costs seconds.
+    family can express, plus noise. Given its shape parameters, each family is linear in its scores
+    at the first and at the last step. So the shape parameters and the scales of all random parts
+    are put on a grid; both end scores are integrated out in closed form, every combination is
+    weighted by its marginal likelihood, and the mixture is sampled. This takes milliseconds;
+    sampling all parameters takes seconds.
 
-    The deviation is a random walk in the logarithm of the steps, or the integral of one, which
-    bends smoothly: it keeps going where the newest scores went. How much a curve deviates is
-    learned from the curve itself, so that a curve like the families gets narrow intervals and
-    one that is not gets wide ones. Since the walk takes greater strides at early steps, later
-    points count more, as they do in the paper.
+    The deviation is a random walk in the logarithm of the steps, or the integral of one, which is
+    smooth and continues the trend of the newest scores. Its scale is estimated from the curve, so
+    that a curve like the families gets narrow intervals and another curve wide ones. Since the
+    walk takes larger steps early, later points weigh more, as they do in the paper.
 
-    Scales that are learned from few points are uncertain themselves, so that the tails are those
-    of Student's t, with a degree of freedom for every ``tails`` points. A curve that has hardly
-    risen out of its noise does not tell how far it will rise, since its range is no measure of
-    that: above the median the forecast widens by ``doubt``, with the noise in units of the range,
-    and with the steps to come.
+    Scales that are estimated from few points are uncertain themselves, so that the tails are those
+    of Student's t, with one degree of freedom for every ``tails`` points. The range of a curve
+    that has hardly risen above its noise does not predict how far it will rise: above the median
+    the forecast is wider by ``doubt``, growing with the noise in units of the range and with the
+    number of future steps.
 
     Priors, in units of the range of the observed scores: the last score is normal around ``gain``
     times ``spread`` above the newest one, with ``spread``; the first is normal around the first
@@ -60,16 +59,16 @@ class WanderingEnsemble:
 
     Attributes:
         seed: Seed of the samples.
-        samples: Samples of the mixture.
-        min_points: Fewest observations to say anything.
-        gain: See above.
-        spread: See above.
-        wander: Scale of a walk: its deviation after a step that is e times the first.
-        bend: Scale of the integral of a walk: by how much its slope wanders.
-        smoothness: Probability that the deviation is an integral.
-        tails: See above.
-        doubt: See above; that of a curve whose noise is a tenth of its range, with as many steps
-            to come as were seen.
+        samples: Number of samples of the mixture.
+        min_points: Smallest number of observations for a forecast.
+        gain: Prior mean of the last score above the newest, in units of ``spread``; see above.
+        spread: Prior standard deviation of the last score; see above.
+        wander: Scale of the random walk: its standard deviation at a step e times the first.
+        bend: Scale of the integrated random walk: that of its slope.
+        smoothness: Prior probability that the deviation is an integrated random walk.
+        tails: Number of points for each degree of freedom of Student's t; see above.
+        doubt: Relative widening above the median of a curve whose noise is a tenth of its range,
+            with as many future steps as observed ones; see above.
     """
 
     seed: int = 0
@@ -109,7 +108,7 @@ class WanderingEnsemble:
         return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
 
     def _stretch(self, samples: Array, count: int, doubt: float) -> Array:
-        """Samples with longer tails, at each step about their median."""
+        """Samples with heavier tails, stretched around the median of each step."""
         random = np.random.default_rng((self.seed, count, 1))
         freedom = count / self.tails
         stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
@@ -119,7 +118,7 @@ class WanderingEnsemble:
         return result
 
     def _deviations(self, clock: Array) -> Deviations:
-        """Every kind and scale of the deviation with every level of noise."""
+        """All combinations of deviation kind, scale and noise level."""
         early, late = np.minimum.outer(clock, clock), np.maximum.outer(clock, clock)
         walk = np.multiply.outer((self.wander * TIMES) ** 2, early)
         smooth = np.multiply.outer((self.bend * TIMES) ** 2, early**2 * (late - early / 3) / 2)
@@ -132,7 +131,7 @@ class WanderingEnsemble:
         )
 
     def _sample(self, sheet: Sheet, deviations: Deviations) -> Array:
-        """Samples of the score at every future time, a row each."""
+        """Samples of the scores at all future steps, one row for each sample."""
         table, scores, count = sheet.table, sheet.scores, len(sheet.scores)
         seen = deviations.covariance[:, :count, :count]
         between = deviations.covariance[:, :count, count:]
@@ -168,7 +167,7 @@ class WanderingEnsemble:
     def _project(
         self, to_go: Array, log_prior: Array, precision: Array, scores: Array
     ) -> Posterior:
-        """The posterior of both ends of the curve for each spread, deviation and shape."""
+        """The posterior of both end scores, for each spread, deviation and shape."""
         projected = to_go @ precision
         ones, pull = precision.sum(axis=(1, 2))[:, None], precision @ scores
         cross = projected.sum(axis=-1)
@@ -202,7 +201,7 @@ class WanderingEnsemble:
 
 
 def noise_share(steps: Array, scores: Array) -> float:
-    """How far the newest half of the scores lies off a line, in units of the range of all."""
+    """Noise of the newest half of the scores around a line, in units of the range of all."""
     count = max(FEWEST, len(scores) // 2)
     x, y = steps[-count:], scores[-count:]
     x, y = x - x.mean(), y - y.mean()
@@ -213,12 +212,12 @@ def noise_share(steps: Array, scores: Array) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Deviations:
-    """What a curve may do beside its family, a row for each kind, scale and level of noise.
+    """The random deviations from a family, one row for each kind, scale and noise level.
 
     Attributes:
-        covariance: Covariance of the deviation between all times, those to forecast included.
+        covariance: Covariance of the deviation between all observed and future times.
         noise: Variance of the noise.
-        log_prior: Logarithm of the probability, but for a constant.
+        log_prior: Logarithm of the prior probability, up to a constant.
     """
 
     covariance: Array
@@ -228,7 +227,7 @@ class Deviations:
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """A mixture of normals over both ends of the curve: by spread, deviation and shape."""
+    """A mixture of normals over both end scores, by spread, deviation and shape."""
 
     weights: Array
     last: Array

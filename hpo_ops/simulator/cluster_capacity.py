@@ -1,4 +1,4 @@
-"""The cluster that a study is replayed on."""
+"""The simulated cluster: its units, and the costs of starting and sharing."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from hpo_ops.core.unit_scaling import speedup
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Units, and what it costs to start, resume, widen and share on them.
+    """The units of a simulated cluster, and the time that starting and sharing cost.
 
     Attributes:
-        units: GPUs, or slots.
+        units: Number of units: GPUs, or slots.
         max_share: Most trials on one unit.
         max_width: Most units for one trial.
-        start_seconds: From the start of a trial's first segment to its first step.
-        resume_seconds: The same for later segments, with saving and loading.
-        turnover_seconds: How long a place is empty between two segments.
-        checkpoint_every: Steps between two checkpoints; an interrupted trial goes back to one.
-        speedups: Speed on 1, 2, 4, 8, ... units; ideal where empty.
-        sharing_overhead: How much longer steps take with 2, 3, ... trials on a unit, beyond
-            sharing its speed; the last entry counts for more.
-        capacity_changes: Times, and the units from then on.
-        preemptions: Times at which a trial loses its place.
+        start_seconds: Seconds from the start of a trial's first segment to its first step.
+        resume_seconds: The same for later segments, saving and loading included.
+        turnover_seconds: Seconds that a slot stays empty between two segments.
+        checkpoint_every: Steps between two checkpoints; an interrupted trial resumes from the
+            newest one.
+        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
+        sharing_overhead: Relative extra time of a step with 2, 3, ... trials on a unit, beyond
+            sharing its speed; the last entry holds for more trials.
+        capacity_changes: Pairs of a time and the number of units from then on.
+        preemptions: Times at which the running trial with the highest number is preempted.
     """
 
     units: int
@@ -51,11 +52,11 @@ class Cluster:
         check_at_least("checkpoint_every", self.checkpoint_every, 1)
 
     def capacity(self, units: int) -> Capacity:
-        """What an allocator may hand out."""
+        """The capacity that an allocator may hand out, with this number of units."""
         return Capacity(units, max_share=self.max_share, max_width=self.max_width)
 
     def speed(self, width: Fraction) -> float:
-        """Steps in the time of one step on a whole unit."""
+        """The speed at a width, relative to one full unit."""
         if width >= 1:
             return speedup(width, self.speedups)
         sharing = round(1 / width)

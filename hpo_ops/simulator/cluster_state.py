@@ -1,4 +1,4 @@
-"""The floor: which trials hold which units, and what it takes to start, resize and move them."""
+"""The state of the simulated cluster: running and queued segments, and the units they hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,24 @@ LogLine = tuple[float, str, int | None, int, str]
 
 @dataclass(slots=True)
 class Segment:
-    """A trial that runs: it has made so many of its reports and will make so many.
+    """A running or queued segment of a trial.
 
-    The duration is that of the report that it is at.
+    Attributes:
+        number: The trial.
+        steps: The step of each report in the trial's trace.
+        values: The value of each report.
+        seconds: The seconds of each report on one unit.
+        done: Number of reports that the trial has made.
+        until: Number of reports at which the segment ends.
+        full_length: Number of reports of the full-length trial.
+        member: The scheduler's reason and budget for the segment.
+        width: Units that the segment holds, from its start on, like all that follows.
+        speed: Speed on these units.
+        duration: Seconds of the report that is in progress.
+        units: The units.
+        started: When the segment started.
+        from_step: The step that it started after.
+        version: Number of the start; events of earlier starts are void.
     """
 
     number: int
@@ -32,9 +47,9 @@ class Segment:
     seconds: Sequence[float]
     done: int
     until: int
-    whole: int
+    full_length: int
     member: Member
-    # What follows is set when it starts.
+    # Set when the segment starts.
     width: Fraction = field(init=False)
     speed: float = field(init=False)
     duration: float = field(init=False)
@@ -45,40 +60,40 @@ class Segment:
 
     @property
     def step(self) -> int:
-        """The last reported step; 0 before the first."""
+        """The last reported step; 0 before the first report."""
         return self.steps[self.done - 1] if self.done else 0
 
 
 def make_segment(
     number: int, trace: TrialTrace, member: Member, from_step: int, max_steps: int | None
 ) -> Segment:
-    """The next segment of a trial: from its checkpoint to where its place in the group ends."""
+    """The next segment of a trial, from its checkpoint to the last step of the member."""
     steps = trace.at_steps
-    whole = len(steps)
+    full_length = len(steps)
     if max_steps is not None and max_steps < steps[-1]:
-        whole = bisect_left(steps, max_steps) + 1
+        full_length = bisect_left(steps, max_steps) + 1
     done = bisect_right(steps, from_step) if from_step else 0
-    until, until_step = whole, member.until_step
-    if until_step is not None and until_step < steps[whole - 1]:
+    until, until_step = full_length, member.until_step
+    if until_step is not None and until_step < steps[full_length - 1]:
         until = bisect_left(steps, until_step) + 1
     if until <= done:
         until = done + 1
-    return Segment(number, steps, trace.values, trace.seconds, done, until, whole, member)
+    return Segment(number, steps, trace.values, trace.seconds, done, until, full_length, member)
 
 
 class ClusterState:
-    """Who holds what, and who waits for units."""
+    """The running segments with the units they hold, and the segments that wait for units."""
 
     def __init__(
         self,
         study: Study,
         cluster: Cluster,
         allocator: Allocator | None,
-        agenda: EventQueue,
+        queue: EventQueue,
         log: list[LogLine],
     ) -> None:
         self._study, self._cluster, self._allocator = study, cluster, allocator
-        self._heap, self._turns, self._log = agenda.heap, agenda.turns, log
+        self._heap, self._counter, self._log = queue.heap, queue.counter, log
         self._versions = 0
         self.running: dict[int, Segment] = {}
         self.queued: dict[int, Segment] = {}
@@ -88,14 +103,14 @@ class ClusterState:
         self.set_units(cluster.units)
 
     def set_units(self, units: int) -> None:
-        """So many units from now on."""
+        """Sets the number of units from now on."""
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1
         self._study.slots = units * shares
 
     @property
     def has_idle_units(self) -> bool:
-        """Whether an allocator could hand out more."""
+        """Whether the allocator could hand out more units."""
         return self._allocator is not None and self._held < self.units
 
     def take(self, segment: Segment, now: float) -> None:
@@ -109,13 +124,13 @@ class ClusterState:
         self.queued[number] = segment
 
     def plan(self, segment: Segment, now: float) -> None:
-        """Plans a segment's next report, as `EventQueue.push` would: every report comes here."""
+        """Schedules a segment's next report, with `EventQueue.push` inlined for speed."""
         segment.duration = duration = segment.seconds[segment.done] / segment.speed
-        entry = (now + duration, next(self._turns), REPORT, segment.number, segment.version)
+        entry = (now + duration, next(self._counter), REPORT, segment.number, segment.version)
         heappush(self._heap, entry)
 
     def close(self, segment: Segment, now: float) -> int:
-        """The segment ends; the last step that it reported."""
+        """Ends a segment, and returns the last step that it reported."""
         number, started, done = segment.number, segment.started, segment.done
         step = segment.steps[done - 1] if done else 0
         del self.running[number]
@@ -128,20 +143,20 @@ class ClusterState:
         return step
 
     def lose(self, number: int, reason: str, now: float) -> None:
-        """A trial loses its place, and waits."""
+        """Preempts a trial: it loses its slot and is paused."""
         self._interrupt(self.running[number], now)
         trial = self._study.move(number, TrialState.PAUSED)
         self._log.append((now, "preempted", number, trial.checkpoint_step, reason))
 
     def reallocate(self, now: float) -> None:
-        """Asks the allocator who gets how much, and changes what differs."""
+        """Asks the allocator for a new allocation, and starts, resizes and pauses accordingly."""
         if self._allocator is None or not (self.running or self.queued):
             return
         segments = {**self.running, **self.queued}
         members = tuple(segments[number].member for number in sorted(segments))
         allocation = self._allocator.allocate(
             self._study,
-            TrialGroup(members, "what runs and what is to run"),
+            TrialGroup(members, "running and queued trials"),
             self._cluster.capacity(self.units),
             now,
         )
@@ -179,7 +194,7 @@ class ClusterState:
         self.plan(segment, started + startup)
 
     def _interrupt(self, segment: Segment, now: float) -> None:
-        """The segment ends now, and the trial goes back to its newest checkpoint."""
+        """Ends a segment now, and sets the trial back to its newest checkpoint."""
         reported = self.close(segment, now)
         every = self._cluster.checkpoint_every
         trial = self._study.trials[segment.number]

@@ -1,4 +1,4 @@
-"""The event loop: what happens when a step is done, a place is free or a unit is gone."""
+"""The event loop of a simulation: reports, free slots, changes of capacity, preemptions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from hpo_ops.simulator.replay_result import Replay
 from hpo_ops.simulator.traces import Traces
 
 
-class Loop:
-    """The state of a replay."""
+class EventLoop:
+    """A simulation in progress."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Loop:
         self._traces, self._scheduler, self._rounds = traces, scheduler, rounds
         self._study = Study(goal)
         self._log: list[LogLine] = []
-        self._agenda = EventQueue()
-        self._floor = ClusterState(self._study, cluster, allocator, self._agenda, self._log)
+        self._queue = EventQueue()
+        self._cluster = ClusterState(self._study, cluster, allocator, self._queue, self._log)
         self._has_allocator = allocator is not None
-        self._asks_again = self._has_allocator and not isinstance(allocator, StaticAllocator)
-        """Whether the allocator may answer otherwise when a trial has reported."""
+        self._reallocates = self._has_allocator and not isinstance(allocator, StaticAllocator)
+        """Whether a report may change the allocation."""
         self._now = 0.0
         self._best: list[tuple[float, float]] = []
         self._capacity = [(0.0, cluster.units)]
@@ -53,20 +53,20 @@ class Loop:
         self._predictor = predictor
         self._every = 0 if predictor is None else scheduler.forecast_every or 0
         for time, units in cluster.capacity_changes:
-            self._agenda.push(time, Kind.CAPACITY, units)
+            self._queue.push(time, Kind.CAPACITY, units)
         for time in cluster.preemptions:
-            self._agenda.push(time, Kind.PREEMPT, 0)
+            self._queue.push(time, Kind.PREEMPT, 0)
 
     def run(self, *, stop_at_target: bool) -> Replay:
-        """Runs to the end."""
+        """Runs the study to its end."""
         deadline = self._study.goal.deadline_seconds
         if deadline is None:
             deadline = math.inf
         reached: float | None = None
-        floor, heap = self._floor, self._agenda.heap
-        running, events = floor.running, 0
+        cluster, heap = self._cluster, self._queue.heap
+        running, events = cluster.running, 0
         self._fill()
-        while heap and (running or floor.queued or self._agenda.has(Kind.CAPACITY)):
+        while heap and (running or cluster.queued or self._queue.has(Kind.CAPACITY)):
             time, _, kind, number, version = heappop(heap)
             if time > deadline:
                 self._now = deadline
@@ -88,18 +88,18 @@ class Loop:
                 self._now = time
                 self._preempt()
         for segment in list(running.values()):
-            floor.close(segment, self._now)
+            cluster.close(segment, self._now)
         return self._result(reached, events)
 
     # -- reports -----------------------------------------------------------------------------
 
     def _report(self, segment: Segment, now: float) -> bool:
-        """A step is done; whether it is the first to reach the target."""
+        """Handles a report, and returns whether it is the first to reach the target."""
         study, number, index = self._study, segment.number, segment.done
         step, value = segment.steps[index], segment.values[index]
         segment.done = done = index + 1
         if not study.record(number, step, value, segment.duration, segment.width):
-            self._go_on(segment)  # trained again after an interruption
+            self._continue(segment)  # the step was trained again after an interruption
             return False
         trial = study.trials[number]
         is_hit = False
@@ -111,12 +111,12 @@ class Loop:
         action = decision.action
         self._log.append((now, action, number, step, decision.reason))
         if action is not CONTINUE or done >= segment.until:
-            self._leave(segment, decision)
+            self._end_segment(segment, decision)
             self._fill()
-        elif self._asks_again:
-            self._go_on(segment)
+        elif self._reallocates:
+            self._continue(segment)
         else:
-            self._floor.plan(segment, now)
+            self._cluster.plan(segment, now)
         return is_hit
 
     def _note_best(self, value: float) -> bool:
@@ -134,20 +134,20 @@ class Loop:
         self._study.set_forecast(segment.number, forecast)
         self._forecasts += 1
 
-    def _go_on(self, segment: Segment) -> None:
+    def _continue(self, segment: Segment) -> None:
         version = segment.version
-        if self._asks_again and self._floor.has_idle_units:
-            self._floor.reallocate(self._now)
-            is_running = self._floor.running.get(segment.number) is segment
+        if self._reallocates and self._cluster.has_idle_units:
+            self._cluster.reallocate(self._now)
+            is_running = self._cluster.running.get(segment.number) is segment
             if not is_running or segment.version != version:
-                return  # it was resized or lost its place: its next step is already planned
-        self._floor.plan(segment, self._now)
+                return  # it was resized or paused: its next report is scheduled already
+        self._cluster.plan(segment, self._now)
 
-    def _leave(self, segment: Segment, decision: Decision) -> None:
-        """The segment ends at a report: the trial is whole, stopped or paused."""
+    def _end_segment(self, segment: Segment, decision: Decision) -> None:
+        """Ends a segment at a report: the trial has completed, or is stopped or paused."""
         number, now = segment.number, self._now
-        step = self._floor.close(segment, now)
-        if segment.done >= segment.whole:
+        step = self._cluster.close(segment, now)
+        if segment.done >= segment.full_length:
             state = COMPLETED
         elif decision.action is STOP:
             state = PRUNED
@@ -157,13 +157,13 @@ class Loop:
         self._study.move(number, state)
         self._log.append((now, state, number, step, decision.reason))
 
-    # -- places ------------------------------------------------------------------------------
+    # -- slots -------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Asks the scheduler what to put on free places, and starts it."""
-        floor, study = self._floor, self._study
-        free = study.slots - len(floor.running) - len(floor.queued)
-        if free > 0 and not (self._rounds and (floor.running or floor.queued)):
+        """Asks the scheduler which trials to put on the free slots, and starts them."""
+        cluster, study = self._cluster, self._study
+        free = study.slots - len(cluster.running) - len(cluster.queued)
+        if free > 0 and not (self._rounds and (cluster.running or cluster.queued)):
             group = self._scheduler.next(study, free, self._now)
             for number in group.dropped:
                 trial = study.move(number, PRUNED)
@@ -171,7 +171,7 @@ class Loop:
             for member in group.members:
                 self._take(member)
         if self._has_allocator:
-            floor.reallocate(self._now)
+            cluster.reallocate(self._now)
 
     def _take(self, member: Member) -> None:
         if member.parent is not None:
@@ -185,28 +185,28 @@ class Loop:
         segment = make_segment(
             number, traces[number], member, from_step, self._scheduler.max_steps
         )
-        self._floor.take(segment, self._now)
+        self._cluster.take(segment, self._now)
 
     def _change_capacity(self, units: int) -> None:
-        floor = self._floor
-        floor.set_units(units)
+        cluster = self._cluster
+        cluster.set_units(units)
         self._capacity.append((self._now, units))
         self._log.append((self._now, "capacity", None, units, f"{units} units from now on"))
         if not self._has_allocator:
-            excess = max(len(floor.running) - units, 0)
-            for number in sorted(floor.running, reverse=True)[:excess]:
-                floor.lose(number, "its unit is gone", self._now)
+            excess = max(len(cluster.running) - units, 0)
+            for number in sorted(cluster.running, reverse=True)[:excess]:
+                cluster.lose(number, "its unit was removed", self._now)
         self._fill()
 
     def _preempt(self) -> None:
-        if self._floor.running:
-            self._floor.lose(max(self._floor.running), "preempted", self._now)
+        if self._cluster.running:
+            self._cluster.lose(max(self._cluster.running), "preempted", self._now)
             self._fill()
 
     # -- the end -----------------------------------------------------------------------------
 
     def _result(self, reached: float | None, events: int) -> Replay:
-        intervals = tuple(self._floor.intervals)
+        intervals = tuple(self._cluster.intervals)
         return Replay(
             study=self._study,
             log=tuple(self._log),
@@ -216,6 +216,6 @@ class Loop:
             best=tuple(self._best),
             capacity=tuple(self._capacity),
             events=events,
-            restarts=self._floor.restarts,
+            restarts=self._cluster.restarts,
             forecasts=self._forecasts,
         )

@@ -1,4 +1,4 @@
-"""What is going to happen, in the order of time; what is planned first comes first in a tie."""
+"""The queue of scheduled events: by time, then in the order in which they were scheduled."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from itertools import count
 
 
 class Kind(IntEnum):
-    """What happens."""
+    """The kinds of events."""
 
     REPORT = 0
     CAPACITY = 1
     PREEMPT = 2
 
 
-REPORT = Kind.REPORT  # a member is looked up slowly, and this is nearly every event
+REPORT = Kind.REPORT  # a global is faster than an enum member, and most events are reports
 
 
 class EventQueue:
-    """Planned events: time, kind, and two numbers that depend on the kind."""
+    """A heap of scheduled events: time, kind, and two numbers that depend on the kind."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, Kind, int, int]] = []
-        """Time, when it was planned, kind, and its two numbers; `heappop` takes the next out."""
-        self.turns = count(1)
+        """Time, sequence number, kind and both numbers of each event; `heappop` takes the next."""
+        self.counter = count(1)
 
     def push(self, time: float, kind: Kind, number: int, version: int = 0) -> None:
-        """Plans an event."""
-        heappush(self.heap, (time, next(self.turns), kind, number, version))
+        """Schedules an event."""
+        heappush(self.heap, (time, next(self.counter), kind, number, version))
 
     def has(self, kind: Kind) -> bool:
-        """Whether such an event is still planned."""
+        """Whether an event of this kind is still scheduled."""
         return any(entry[2] is kind for entry in self.heap)

@@ -1,7 +1,7 @@
-"""The unseen remainder of trials that were cut short: what a replay may assume about it.
+"""Extends recorded trials that were cut short, so that other policies can train them longer.
 
-A trial that a policy stopped has no further curve. A replay under another policy may want to
-train it longer, and something has to stand there.
+A trial that a policy stopped has no recorded values after that step. A replay under another policy
+may train it longer, and needs values there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hpo_ops.simulator.traces import Traces, TrialTrace
 
 
 class Unseen(StrEnum):
-    """What stands for the steps that a trial did not get to.
+    """How a trial is extended beyond its recorded steps.
 
-    ``HOLD``: its last value, so that it costs time and never gets better than it was seen to be.
-    ``FORECAST``: the median of a learning-curve forecast, the last value where there is none.
-    ``CUT``: nothing: the trial ends where it was cut, as if it were whole.
+    ``HOLD``: with its last value, so that it costs time and never gets better than recorded.
+    ``FORECAST``: with the median of a learning-curve forecast, or its last value without one.
+    ``CUT``: not at all: the trial ends where its recording ends, as if it had completed.
     """
 
     HOLD = "hold"
@@ -34,26 +34,26 @@ class Unseen(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """The rule as the rest of a sentence on trials that were cut short."""
+        """The rule as a clause of a sentence for users."""
         return {
             Unseen.HOLD: "past its recording a trial takes its own mean time a step "
             "and keeps its last value",
             Unseen.FORECAST: "past its recording a trial takes its own mean time a step "
             "and follows the median of a forecast of its curve",
-            Unseen.CUT: "a trial ends where its recording ends, as if it were whole, "
-            "so that times are too short for policies that would have trained it longer",
+            Unseen.CUT: "a trial ends where its recording ends, as if it had completed, "
+            "so that times are too short for policies that would train it longer",
         }[self]
 
 
 @dataclass(frozen=True)
 class Reliance:
-    """How much of a replay rests on what was not measured.
+    """How much of a replay relies on values that were not measured.
 
     Attributes:
-        trials: Trials that went past their recording, by number in the recorded study, else by
-            their place in the traces.
-        reports: Reports that were not measured.
-        of: Reports in all.
+        trials: Trials that were trained beyond their recording: their numbers in the recorded
+            study, or their positions in the traces.
+        reports: Number of reports that were not measured.
+        of: Number of all reports.
     """
 
     trials: tuple[int, ...]
@@ -64,13 +64,13 @@ class Reliance:
 def fill_unseen(
     traces: Traces, rule: Unseen, *, last_step: int, predictor: CurvePredictor | None = None
 ) -> Traces:
-    """The traces with every trial that was cut short continued to the last step.
+    """The traces, with every trial that was cut short extended to the last step.
 
     Args:
-        traces: What was recorded; trials without a record count as whole.
-        rule: What stands for what was not seen.
-        last_step: Last step of a whole trial.
-        predictor: Forecasts curves, for that rule.
+        traces: The recorded traces; trials without a record count as completed.
+        rule: How to extend trials.
+        last_step: Last step of a full-length trial.
+        predictor: Forecasts curves, for ``Unseen.FORECAST``.
     """
     if rule is Unseen.CUT:
         return traces
@@ -90,10 +90,11 @@ def _steps_after(trial: TrialTrace, stride: int, last_step: int) -> range:
     return range(trial.at_steps[-1] + stride, last_step + 1, stride)
 
 
-def whole_steps(traces: Traces) -> int:
-    """Steps of a whole trial: of the longest that completed, else as the study's scheduler said.
+def full_length_steps(traces: Traces) -> int:
+    """Steps of a full-length trial: those of the longest completed trial.
 
-    Where neither is known, of the longest there is.
+    If none has completed, ``max_steps`` of the study's scheduler; if that is not known either, the
+    steps of the longest trial.
     """
     completed = [
         trial.at_steps[-1]
@@ -107,7 +108,7 @@ def whole_steps(traces: Traces) -> int:
 
 
 def usual_stride(traces: Traces) -> int:
-    """Steps between two reports, as it is most often."""
+    """The most frequent number of steps between two reports."""
     gaps = Counter(
         after - before
         for trial in traces.trials
@@ -164,13 +165,13 @@ def _continued(
 
 
 def reliance_of(traces: Traces, replay: Replay) -> Reliance:
-    """How much of a replay of these traces was not measured."""
+    """How much of a replay of these traces relies on values that were not measured."""
     beyond: list[int] = []
     reports = 0
-    for place, trial in enumerate(replay.study.trials):
-        trace = traces.trials[place]
+    for position, trial in enumerate(replay.study.trials):
+        trace = traces.trials[position]
         made = len(trial.observations)
         if trace.measured is not None and made > trace.measured:
             reports += made - trace.measured
-            beyond.append(place if trace.record is None else trace.record.trial)
+            beyond.append(position if trace.record is None else trace.record.trial)
     return Reliance(tuple(sorted(beyond)), reports, replay.events)

@@ -1,4 +1,4 @@
-"""Forecasts that are made once for each curve."""
+"""A cache of forecasts, so that each curve is fitted once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from hpo_ops.curves import CurvePredictor, QuantileForecast
 
 
 class MemoPredictor:
-    """Remembers the forecasts of another predictor.
+    """A predictor that caches the forecasts of another predictor.
 
-    A forecast depends on the curve alone, not on the policy or the order of trials, so that many
-    replays of the same traces share them.
+    A forecast depends only on the curve, not on the policy or the order of trials, so that many
+    replays of the same traces share it.
+
+    Attributes:
+        fits: Number of forecasts that were not in the cache.
     """
 
     def __init__(self, predictor: CurvePredictor) -> None:

@@ -1,4 +1,4 @@
-"""Several policies over many orders of the same trials."""
+"""Compares policies by replays of the same trials in many orders."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import NamedTuple
 from hpo_ops.core import Allocator, Scheduler, derive_seed
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.simulator.cluster_capacity import Cluster
-from hpo_ops.simulator.engine import simulate
 from hpo_ops.simulator.forecast_cache import MemoPredictor
 from hpo_ops.simulator.replay_result import Replay
+from hpo_ops.simulator.simulation import simulate
 from hpo_ops.simulator.traces import Traces
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A scheduler, with an allocator if it has one, and the flow that it runs in.
+    """A scheduler, an allocator and a flow, to be compared with others.
 
     Attributes:
-        scheduler: Who runs.
-        allocator: How much each gets; one unit each without.
-        rounds: Whether there is a barrier between rounds.
-        at_barrier: Whether it is decided there only.
-        predictor: Who forecasts for it; None for whoever forecasts for all.
+        scheduler: The scheduler.
+        allocator: The allocator; one unit for each trial if None.
+        rounds: Whether the study runs in rounds, with a barrier after each.
+        at_barrier: Whether the scheduler decides only between rounds.
+        predictor: The policy's own curve predictor; None for the predictor of the comparison.
     """
 
     scheduler: Scheduler
@@ -37,7 +37,7 @@ class Policy:
 
 
 class Draw(NamedTuple):
-    """Trials in an order, and the value to reach with them."""
+    """Traces in one order, and the target to reach with them."""
 
     traces: Traces
     target: float | None
@@ -45,20 +45,20 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one policy did with one order of trials.
+    """The result of one policy with one order of trials.
 
     Attributes:
         policy: Name of the policy.
-        order: Which order.
-        time_to_target: Seconds; None where the target was not reached.
-        time_to_best: Seconds until the best value of all; None without any.
+        order: Number of the order.
+        time_to_target: Seconds until the target was reached; None if it was not.
+        time_to_best: Seconds until the best value was reached; None without any value.
         makespan: Seconds until the study ended.
         best: Best value at the end.
-        unit_seconds: Units held, times how long.
-        utilization: Share of the units' time that was held.
-        trials: Trials that were started.
-        events: Steps that were trained.
-        restarts: Trials that were resized.
+        unit_seconds: Unit-seconds that trials held.
+        utilization: Share of the available unit-seconds that trials held.
+        trials: Number of trials that were started.
+        events: Number of reports.
+        restarts: Number of restarts because of a resize.
     """
 
     policy: str
@@ -75,42 +75,42 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """Time to the target, or until the study ended without."""
+        """Seconds to the target, or to the end of the study if it was not reached."""
         return self.makespan if self.time_to_target is None else self.time_to_target
 
 
 class Spread(NamedTuple):
-    """A figure over all orders: its mean, its deviation, and the range of most."""
+    """The distribution of a figure over all orders: mean, standard deviation and quantiles."""
 
     mean: float
     sd: float
     median: float
     low: float
-    """One in ten is below."""
+    """The 10th percentile."""
     high: float
-    """One in ten is above."""
+    """The 90th percentile."""
     least: float
     most: float
 
     def scaled(self, factor: float) -> Spread:
-        """The same in another unit."""
+        """The same distribution in another unit."""
         return Spread(*(number * factor for number in self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What one policy did over all orders.
+    """The results of one policy over all orders.
 
     Attributes:
-        policy: Its name.
-        orders: How many there were.
-        reached: In how many of them the target was reached.
-        seconds: Time to the target, or until the study ended without.
-        makespan: Time until the study ended.
-        best: Best value at the end; None without any.
-        unit_seconds: Units held, times how long.
-        utilization: Share of the units' time that was held.
-        trials: Trials that were started.
+        policy: Name of the policy.
+        orders: Number of orders.
+        reached: Number of orders in which the target was reached.
+        seconds: Seconds to the target, or to the end of the study if it was not reached.
+        makespan: Seconds until the study ended.
+        best: Best value at the end; None without any value.
+        unit_seconds: Unit-seconds that trials held.
+        utilization: Share of the available unit-seconds that trials held.
+        trials: Number of trials that were started.
     """
 
     policy: str
@@ -136,9 +136,9 @@ def compare(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> list[Outcome]:
-    """Replays the traces under each policy, in the same orders, the first being their own.
+    """Replays the traces under each policy, in the same orders; the first is their own.
 
-    Forecasts are made once for each curve, whatever the policy and the order.
+    Each curve is fitted once, whatever the policy and the order.
     """
     made = replays(
         orders_of(traces, orders, seed=seed, target=target),
@@ -154,7 +154,7 @@ def compare(
 def orders_of(
     traces: Traces, orders: int, *, seed: int = 0, target: float | None = None
 ) -> Iterator[Draw]:
-    """The same trials in so many orders; the first is their own."""
+    """The same trials in several orders; the first is their own."""
     for order in range(orders):
         number = order if seed == 0 or order == 0 else derive_seed(seed, "order", order)
         yield Draw(traces.reorder(number), target)
@@ -169,7 +169,7 @@ def replays(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> Iterator[tuple[str, int, Replay]]:
-    """Each draw under each policy: the policy's name, the number of the draw, the replay."""
+    """Replays each draw under each policy: yields policy name, draw number and replay."""
     made = {
         name: policy if isinstance(policy, Policy) else Policy(scheduler=policy)
         for name, policy in policies.items()
@@ -217,7 +217,7 @@ def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
 
 
 def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
-    """A row for each policy, in the order in which they came."""
+    """A summary for each policy, in the order of their first outcomes."""
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
@@ -239,7 +239,7 @@ def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """The spread of one figure or more.
+    """The distribution of one or more numbers.
 
     >>> spread_of([1.0, 2.0, 3.0]).high
     2.8
@@ -264,7 +264,7 @@ def _quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def oracle_seconds(traces: Traces, target: float, *, cluster: Cluster) -> float | None:
-    """The least time to a target of one who knows the future and starts the right trial first."""
+    """The shortest possible time to a target: that of the fastest trial, started first."""
     score = traces.direction.to_score(target)
     found: list[float] = []
     for trial in traces.trials:

@@ -1,4 +1,4 @@
-"""What really happened in a recorded study, and what that says about its cluster."""
+"""The real history of a recorded study, and the delays of its cluster."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hpo_ops.simulator.traces import SegmentRecord, Traces, TrialTrace
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The figures of a study as it ran. Time counts from the start of its first segment.
+    """The figures of a recorded study. Times count from the start of its first segment.
 
     Attributes:
         makespan: Seconds until the last segment ended.
         time_to_best: Seconds until the best value was reported.
         best: The best value.
-        unit_seconds: Places held, times how long.
-        utilization: Share of the places' time that was held.
-        trials: Trials that reported something.
-        reports: Reports of all trials.
+        unit_seconds: Seconds that segments held slots.
+        utilization: Share of the slots' time that segments held.
+        trials: Number of trials with reports.
+        reports: Number of reports of all trials.
     """
 
     makespan: float
@@ -34,7 +34,7 @@ class History:
 
 
 def history_of(traces: Traces) -> History | None:
-    """What happened; None where the traces were not recorded."""
+    """The history of recorded traces; None for other traces."""
     segments = _segments(traces)
     if traces.terms is None or not segments:
         return None
@@ -64,11 +64,11 @@ def first_start(traces: Traces) -> float:
 
 
 def calibrate(traces: Traces, cluster: Cluster) -> Cluster:
-    """The cluster with the delays that a recorded study shows; as it was where there is no record.
+    """The cluster, with the delays that a recorded study shows; unchanged without a record.
 
-    A segment's delay is its time without that of its reports: the container, imports, restoring,
-    saving. Between two segments a place is empty: in rounds from the barrier on, else from the
-    end of the segment before.
+    A segment's delay is its time minus that of its reports: starting, imports, restoring, saving.
+    Between two segments a slot is empty: in rounds from the barrier on, else from the end of the
+    previous segment.
     """
     first, later = _delays(traces)
     if traces.terms is None or not first:
@@ -93,20 +93,20 @@ def _segments(traces: Traces) -> list[SegmentRecord]:
 
 
 def _delays(traces: Traces) -> tuple[list[float], list[float]]:
-    """Seconds of first and of later segments that went into anything but reported steps."""
+    """The delays of first and of later segments, in seconds."""
     first: list[float] = []
     later: list[float] = []
     for trial in traces.trials:
         segments = trial.record.segments if trial.record is not None else ()
-        for place, segment in enumerate(segments):
+        for position, segment in enumerate(segments):
             if segment.outcome:
                 delay = segment.end - segment.start - _trained(trial, segment)
-                (later if place else first).append(max(delay, 0.0))
+                (later if position else first).append(max(delay, 0.0))
     return first, later
 
 
 def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
-    """Seconds of the reports that came while a segment ran."""
+    """Seconds of training of the reports that came during a segment."""
     times = () if trial.record is None else trial.record.times
     return sum(
         seconds
@@ -116,11 +116,11 @@ def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
 
 
 def _gaps(segments: list[SegmentRecord], *, slots: int, rounds: bool) -> list[float]:
-    """How long places were empty before each segment but the first ones."""
+    """Seconds that a slot was empty before each segment, except the first of each slot."""
     gaps = []
     ends: list[float] = []
     barrier = 0.0
-    for place, segment in enumerate(segments):
+    for position, segment in enumerate(segments):
         if rounds:
             if ends and segment.start >= max(ends):
                 barrier, ends = max(ends), []
@@ -128,7 +128,7 @@ def _gaps(segments: list[SegmentRecord], *, slots: int, rounds: bool) -> list[fl
                 gaps.append(segment.start - barrier)
             ends.append(segment.end)
         else:
-            if place >= slots and ends and ends[0] <= segment.start:
+            if position >= slots and ends and ends[0] <= segment.start:
                 gaps.append(segment.start - heappop(ends))
             heappush(ends, segment.end)
     return gaps

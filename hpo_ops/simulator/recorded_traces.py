@@ -1,4 +1,4 @@
-"""A recorded study as traces: from what the gateway tells of it."""
+"""Makes traces of a recorded study, from the gateway's messages."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def record_study(
     reports: Iterable[ReportPage],
     segments: Iterable[SegmentSummary],
 ) -> Traces:
-    """Puts the parts of a study together; trials that reported nothing are only named.
+    """The traces of a study; trials without reports are only listed as silent.
 
     Args:
-        progress: How the study stands.
-        config: The study as plain data.
+        progress: The progress of the study.
+        config: The study's configuration as plain data.
         trials: Its trials.
         reports: All reports.
-        segments: All segments; one that still runs counts up to now.
+        segments: All segments; a running one counts up to now.
 
     Raises:
         TraceError: No trial has reported anything.

@@ -14,18 +14,18 @@ TO_TARGET = "hours to the target, or to the end without"
 
 
 class Utilization(NamedTuple):
-    """Share of the units in use at times of a study."""
+    """The share of units in use over the time of a study."""
 
     times: tuple[float, ...]
     shares: tuple[float, ...]
 
 
 class Times(NamedTuple):
-    """Seconds of each policy, one for each order.
+    """The times of each policy, one for each order.
 
     Attributes:
-        seconds: To the target, or to the end of a study that did not reach it.
-        hits: To the target, of the orders in which it was reached.
+        seconds: Seconds to the target, or to the end of a study that did not reach it.
+        hits: Seconds to the target, for the orders in which it was reached.
     """
 
     seconds: dict[str, tuple[float, ...]]
@@ -33,7 +33,7 @@ class Times(NamedTuple):
 
 
 def utilization_of(replay: Replay, points: int = 200) -> Utilization:
-    """The share of units that trials held in each of so many spans of the study's time."""
+    """The share of units that trials held in each of ``points`` intervals of the study's time."""
     span = replay.makespan / points
     held = [0.0] * points
     for interval in replay.intervals:
@@ -74,7 +74,7 @@ def draw_utilization(lines: Mapping[str, Utilization], path: Path) -> None:
 
 
 def draw_allocation(replay: Replay, path: Path, title: str = "") -> None:
-    """Draws who held what and when, a row for each trial, as thick as it was wide."""
+    """Draws the segments of each trial over time, as thick as the trial was wide."""
     figure, axes = _figure()
     widest = max((float(interval.width) for interval in replay.intervals), default=1.0)
     for interval in replay.intervals:
@@ -91,7 +91,7 @@ def draw_allocation(replay: Replay, path: Path, title: str = "") -> None:
 
 
 def draw_times(times: Times, path: Path) -> None:
-    """Draws the spread over orders, a box for each policy, and how often it got to the target."""
+    """Draws the times over all orders and the number of hits, a box for each policy."""
     figure, axes = _figure()
     axes.boxplot(
         [[second / HOUR for second in seconds] for seconds in times.seconds.values()],

@@ -1,4 +1,4 @@
-"""What came out of a replay."""
+"""The result of a replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpo_ops.core import Study
 
 
 class Event(NamedTuple):
-    """One line of the log."""
+    """An entry of the log."""
 
     time: float
     kind: str
@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A segment of a trial: who held what, and when."""
+    """A segment of a trial: its time, its units and its steps."""
 
     trial: int
     start: float
@@ -37,24 +37,24 @@ class Interval(NamedTuple):
 
 as_interval: Callable[[tuple[int, float, float, Fraction, tuple[int, ...], int, int]], Interval]
 as_interval = partial(tuple.__new__, Interval)
-"""Makes one of its fields in half the time that a call of the class takes."""
+"""Makes an interval from its fields in half the time of calling the class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A study as it would have gone.
+    """A replayed study.
 
     Attributes:
         study: The study at its end.
-        log: Every event, in order.
-        intervals: Every segment.
-        makespan: Study time at which the last trial ended.
-        time_to_target: Study time at which the target was reached; None if it was not.
-        best: Time, and best value from then on.
-        capacity: Time, and units from then on.
-        events: Events of the loop.
-        restarts: Segments that ended because a trial was resized.
-        forecasts: Curves that were predicted.
+        log: All events, in order; see `entries`.
+        intervals: All segments.
+        makespan: Seconds until the last trial ended.
+        time_to_target: Seconds until the target was reached; None if it was not.
+        best: Pairs of a time and the best value from then on.
+        capacity: Pairs of a time and the number of units from then on.
+        events: Number of reports.
+        restarts: Number of restarts because of a resize.
+        forecasts: Number of forecasts.
     """
 
     study: Study
@@ -69,7 +69,7 @@ class Replay:
     forecasts: int
 
     def entries(self) -> Iterator[Event]:
-        """The log with names."""
+        """The entries of the log."""
         return (Event(*entry) for entry in self.log)
 
     def to_jsonl(self) -> str:
@@ -78,29 +78,20 @@ class Replay:
 
     @property
     def unit_seconds(self) -> float:
-        """Units held, times how long."""
+        """Unit-seconds that trials held."""
         return sum(float(item.width) * (item.end - item.start) for item in self.intervals)
 
     @property
     def utilization(self) -> float:
-        """Share of the units' time until the makespan that trials held."""
+        """Share of the available unit-seconds, until the makespan, that trials held."""
         available = 0.0
         changes = [*self.capacity, (self.makespan, 0)]
         for (start, units), (end, _) in pairwise(changes):
             available += units * max(min(end, self.makespan) - start, 0.0)
         return self.unit_seconds / available if available else 0.0
 
-    def best_at(self, time: float) -> float | None:
-        """The best value that was known at a time."""
-        found = None
-        for when, value in self.best:
-            if when > time:
-                break
-            found = value
-        return found
-
     def time_to(self, value: float) -> float | None:
-        """The study time at which a value was reached; None if it was not."""
+        """Seconds until a value was reached; None if it was not."""
         direction = self.study.goal.direction
         wanted = direction.to_score(value)
         return next((time for time, best in self.best if direction.to_score(best) >= wanted), None)

@@ -1,4 +1,4 @@
-"""Synthetic traces: studies that look like those of the papers."""
+"""Synthetic traces: made-up studies that resemble the workloads of the papers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def image_study(
 ) -> Traces:
     """Validation accuracy of image classifiers, like HyperDrive's CIFAR-10 workload.
 
-    About a third never leave the accuracy of chance (0.1); the others rise quickly at first and
-    slowly later, to very different levels, and few come up to 0.77. A step takes about a minute.
+    About a third of the trials stay at the accuracy of random guessing (0.1). The others rise
+    quickly at first and slowly later, to very different levels; few reach 0.77. A step takes about
+    a minute.
 
     Args:
         seed: Seed of the curves.
         trials: Number of trials.
         steps: Steps of each.
-        levels: Parameters of the beta distribution of levels between 0.3 and 0.8; the greater the
-            first, the more trials come close to the best.
+        levels: Parameters of the beta distribution of final levels between 0.3 and 0.8; the
+            larger the first, the more trials come close to the best.
     """
     random = Random(derive_seed(seed, "image"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -54,8 +55,8 @@ def image_study(
 def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
     """Rewards of agents that learn a game, like HyperDrive's LunarLander workload.
 
-    More than half do not learn (-100 and below); some learn and then crash for good. Rewards lie
-    between -500 and 300, and 200 means solved.
+    More than half of the trials do not learn (rewards of -100 and below); some learn and then
+    collapse for good. Rewards lie between -500 and 300; 200 counts as solved.
     """
     random = Random(derive_seed(seed, "game"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -78,8 +79,8 @@ def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
 def slow_study(*, seed: int = 0, trials: int = 144, steps: int = 200) -> Traces:
     """Accuracy of deep networks that keep improving to the last step, like HyperSched's.
 
-    Twenty seconds a step: a whole trial takes longer than most deadlines on one unit. Most
-    configurations learn, at speeds and to levels that do not go together.
+    With 20 seconds a step, a full-length trial on one unit takes longer than most deadlines. Most
+    configurations learn; the speed of learning does not predict the final level.
     """
     random = Random(derive_seed(seed, "slow"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -100,9 +101,9 @@ def slow_study(*, seed: int = 0, trials: int = 144, steps: int = 200) -> Traces:
 
 
 def uneven_study(*, seed: int = 0, trials: int = 27, steps: int = 27) -> Traces:
-    """Trials whose steps take very different times, as when width and depth are searched.
+    """Trials whose steps take very different times, as in a search over width and depth.
 
-    Made for Fluid: within a rung of synchronous halving everybody waits for the slowest.
+    Made for Fluid: in a rung of synchronous halving all trials wait for the slowest.
     """
     random = Random(derive_seed(seed, "uneven"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -126,10 +127,10 @@ SYNTHETIC: Mapping[str, Callable[..., Traces]] = {
 
 
 def make_synthetic(name: str, options: Mapping[str, object], *, seed: int = 0) -> Traces:
-    """A synthetic study by its name and its options: trials, steps and seed.
+    """Makes a synthetic study from its name and its options: trials, steps and seed.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message names it and what is.
+        ValueError: The name or an option is not allowed; the message says what is.
     """
     if name not in SYNTHETIC:
         raise ValueError(f"{name!r} is no synthetic study: there are {', '.join(SYNTHETIC)}")

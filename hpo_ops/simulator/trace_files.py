@@ -1,7 +1,7 @@
-"""Traces as files of JSON lines.
+"""Trace files: traces as JSON lines.
 
-The first line is a header, each other line a trial; a name that ends in ``.gz`` is packed. What is
-not known is left out. Version 1 had neither steps nor records, and is read as well.
+The first line is a header, every other line a trial. A file whose name ends in ``.gz`` is
+compressed. Unknown fields are left out. Version 1, without steps and records, can be read too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ READABLE = (1, 2)
 
 
 def save_traces(traces: Traces, path: Path) -> None:
-    """Writes a file; reading it gives the same traces, and the same traces the same text."""
+    """Writes a trace file. The same traces always give the same bytes of JSON."""
     with _open(path, "wt") as stream:
         stream.writelines(dump_traces(traces))
 
 
 def dump_traces(traces: Traces) -> Iterator[str]:
-    """The lines of a file."""
+    """The lines of a trace file."""
     header: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
@@ -74,10 +74,10 @@ def _dump_trial(trial: TrialTrace) -> dict[str, object]:
 
 
 def load_traces(path: Path) -> Traces:
-    """Reads what ``save_traces`` wrote.
+    """Reads a trace file.
 
     Raises:
-        TraceError: The file is not a trace; the message names the file and the line.
+        TraceError: The file is not a trace file; the message names the file and the line.
     """
     try:
         with _open(path, "rt") as stream:

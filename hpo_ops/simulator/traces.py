@@ -1,4 +1,4 @@
-"""Traces: what every trial of a study would report, step by step, if it ran to its end."""
+"""Traces: the reports that every trial of a study would make if it ran to its full length."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hpo_ops.protocol import ParamValue
 
 
 class TraceError(ValueError):
-    """A file is not a trace."""
+    """A trace or a trace file is invalid."""
 
 
 class SegmentRecord(NamedTuple):
-    """A segment as it really ran, in seconds since the study started."""
+    """A recorded segment; times are seconds since the study started."""
 
     start: float
     end: float
@@ -30,12 +30,12 @@ class SegmentRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """How a recorded trial really went.
+    """The recorded history of a trial.
 
     Attributes:
-        trial: Its number in the study.
-        state: What had become of it.
-        times: Seconds since the study started at which each report came.
+        trial: Number of the trial in the recorded study.
+        state: Its state when it was recorded.
+        times: Time of each report, in seconds since the study started.
         segments: Its segments, in order.
     """
 
@@ -46,27 +46,27 @@ class TrialRecord:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the trial might have gone on: it neither completed nor failed."""
+        """Whether the trial could have trained longer: it neither completed nor failed."""
         return self.state not in (TrialState.COMPLETED, TrialState.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyTerms:
-    """Under which terms a recorded study ran.
+    """The configuration and state of a recorded study.
 
     Attributes:
         run: Its DAG run.
         scheduler: Its scheduler as in a study file: the name and its options.
-        slots: Trials at the same time.
-        rounds: Whether there was a barrier between rounds.
-        reproducible: Whether it was decided between rounds only.
-        trials: Trials that it might have started.
-        target: Value of the metric that ended it.
-        deadline_seconds: Study time after which nothing ran.
-        state: Where the study was when it was recorded.
+        slots: Number of trials that could run at the same time.
+        rounds: Whether it ran in rounds, with a barrier after each.
+        reproducible: Whether its scheduler decided only between rounds.
+        trials: Largest number of trials.
+        target: Value of the metric that ends the study.
+        deadline_seconds: Seconds since the start after which no trial ran.
+        state: State of the study when it was recorded.
         reason: Why it ended.
-        silent: Trials that reported nothing, and are not in the traces.
-        curves: Who forecast its curves, as in a study file; None for the usual predictor.
+        silent: Numbers of trials without reports, which are not in the traces.
+        curves: Its curve predictor as in a study file; None for the default.
     """
 
     run: str
@@ -85,15 +85,16 @@ class StudyTerms:
 
 @dataclass(frozen=True)
 class TrialTrace:
-    """One trial: the value at each report and the seconds that it took on one unit.
+    """The trace of a trial: its values, and the seconds of each report on one unit.
 
     Attributes:
-        values: The values.
-        seconds: Seconds of training before each value.
+        values: The value of each report.
+        seconds: Seconds of training before each report, on one unit.
         params: The hyperparameters.
-        steps: The step of each value; empty for 1, 2, 3 and so on.
-        measured: Values that were measured; those after were filled in. None where all were.
-        record: How the trial really went, where it was recorded.
+        steps: The step of each report; empty for 1, 2, 3 and so on.
+        measured: Number of values that were measured; the later ones were extrapolated. None if
+            all were measured.
+        record: The recorded history of the trial, if there is one.
     """
 
     values: tuple[float, ...]
@@ -135,7 +136,7 @@ class TrialTrace:
 
 @lru_cache(maxsize=256)
 def _first_steps(count: int) -> tuple[int, ...]:
-    """1, 2, 3 and so on, once for all trials: every report looks one up, in a range slowly."""
+    """The steps 1, 2, 3, ... as a shared tuple, in which lookups are faster than in a range."""
     return tuple(range(1, count + 1))
 
 
@@ -150,14 +151,14 @@ def _check_steps(steps: tuple[int, ...], count: int) -> None:
 
 @dataclass(frozen=True)
 class Traces:
-    """A study to replay.
+    """The traces of a study, to be replayed.
 
     Attributes:
         name: The study's name.
         metric: The metric's name.
-        direction: Which way it is better.
-        trials: The trials in the order in which a sampler would give them.
-        terms: Under which terms it ran, where it was recorded.
+        direction: The direction of the metric.
+        trials: The traces of its trials, in the order in which they start.
+        terms: The configuration of the study, if it was recorded.
     """
 
     name: str
@@ -168,7 +169,7 @@ class Traces:
 
     @property
     def max_steps(self) -> int:
-        """Last step of the longest trial."""
+        """The last step of the longest trial."""
         return max(trial.at_steps[-1] for trial in self.trials)
 
     def reorder(self, seed: int) -> Traces:
@@ -181,14 +182,14 @@ class Traces:
         return replace(self, trials=tuple(trials))
 
     def resample(self, count: int, seed: int) -> Traces:
-        """So many trials drawn from these, each as often as chance has it (a bootstrap)."""
+        """A bootstrap sample: ``count`` trials drawn with replacement."""
         random = Random(derive_seed(seed, "resample"))  # noqa: S311 (no secret)
         return replace(self, trials=tuple(random.choices(self.trials, k=count)))
 
     def settled_value(self) -> float:
-        """Where the best trial settles: the best mean of the last tenth of a trial's values.
+        """The final level of the best trial: the best mean of the last tenth of a trial's values.
 
-        A single value is as much luck as level.
+        A mean, since a single value depends on luck.
         """
         means = []
         for trial in self.trials:

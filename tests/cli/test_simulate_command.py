@@ -451,3 +451,11 @@ def test_a_study_with_folds_is_neither_planned_nor_recorded(
     monkeypatch.setattr("hpo_ops.cli.trace_sources.connect", Folded)
     said = refuse(monkeypatch, capsys, "trace", "export", "digits")
     assert "digits has folds, but only studies without folds can be recorded" in said
+
+
+def test_a_missing_package_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "emcee", None)
+    words = ("simulate", "image:trials=4,steps=24", "-s", "pop", "--curves", "mcmc")
+    assert "pip install 'hpo-ops[curves]'" in refuse(monkeypatch, capsys, *words)

@@ -10,7 +10,7 @@ from hpo_ops.core import Direction, TrialState
 from hpo_ops.curves import ProjectedEnsemble
 from hpo_ops.schedulers import Asha, Default
 from hpo_ops.simulator import Cluster, Traces, TrialTrace, image_study, simulate
-from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, reliance_of, whole_steps
+from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, full_length_steps, reliance_of
 from hpo_ops.simulator.recorded_history import calibrate, first_start, history_of
 from hpo_ops.simulator.traces import SegmentRecord, TrialRecord
 from tests.recordings import recorded
@@ -109,14 +109,14 @@ def test_rounds_wait_for_the_slowest() -> None:
 
 def test_a_whole_trial_is_as_long_as_those_that_completed() -> None:
     traces = recorded(image_study(seed=4, trials=30, steps=27), cluster=Cluster(units=3))
-    assert whole_steps(traces) == 27
+    assert full_length_steps(traces) == 27
     pruned = tuple(
         trial for trial in traces.trials if trial.record is not None and trial.record.is_cut_short
     )
     assert traces.terms is not None
     said = replace(traces.terms, scheduler={"name": "asha", "max_steps": 81})
-    assert whole_steps(replace(traces, terms=said)) == 27
-    assert whole_steps(replace(traces, trials=pruned, terms=said)) == 81
-    assert whole_steps(replace(traces, trials=pruned, terms=None)) == max(
+    assert full_length_steps(replace(traces, terms=said)) == 27
+    assert full_length_steps(replace(traces, trials=pruned, terms=said)) == 81
+    assert full_length_steps(replace(traces, trials=pruned, terms=None)) == max(
         len(trial.values) for trial in pruned
     )

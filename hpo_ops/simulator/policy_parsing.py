@@ -1,9 +1,9 @@
-"""Policies as words: ``asha``, ``asha:eta=4,min_steps=2``, ``halving+dynamic_fluid``.
+"""Parses policies of a command line: ``asha:eta=4,min_steps=2``, ``halving+dynamic_fluid``.
 
 A policy is a scheduler's name, or ``their.module:Class``; after a colon its options; after a plus
-an allocator, with options of its own after another colon. Several are separated by commas: what
-has an equals sign and no colon before it belongs to the policy before. A value is read as YAML. A
-study file (``.yaml``) stands for the scheduler in it, and who forecasts for it.
+an allocator, with options of its own after another colon. Several policies are separated by
+commas: a piece with an equals sign and no colon before it is an option of the policy before.
+Values are YAML. A study file (``.yaml``) stands for its scheduler, allocator and curve predictor.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def parse_policies(
     allocator: str | None = None,
     rounds: bool = False,
 ) -> dict[str, Policy]:
-    """The policies that a person names, each under the words it was named with.
+    """The policies of a command line, by the text that names each.
 
     Args:
-        texts: What was written; each may name several.
-        max_steps: Steps of a whole trial, for schedulers that want to know and are not told.
-        allocator: For policies that name none themselves.
-        rounds: Whether schedulers that do not pause trials run in rounds.
+        texts: Texts of the command line; each may name several policies.
+        max_steps: Steps of a full-length trial, for schedulers with that option unset.
+        allocator: Allocator of the policies that name none.
+        rounds: Whether schedulers that can run in rounds do.
 
     Raises:
-        ValueError: A name or an option is not allowed; the message says which and what is.
+        ValueError: A name or an option is not allowed; the message says what is.
         StudyError: A study file is wrong.
     """
     policies: dict[str, Policy] = {}
@@ -50,14 +50,14 @@ def parse_policies(
                 words, max_steps=max_steps, allocator=allocator, rounds=rounds
             )
     if not policies:
-        raise ValueError(f"scheduler is {' '.join(texts)!r}, but must name one or more")
+        raise ValueError(f"scheduler is {' '.join(texts)!r}, but must name one or more policies")
     return policies
 
 
 def parse_policy(
     words: str, *, max_steps: int, allocator: str | None = None, rounds: bool = False
 ) -> Policy:
-    """One policy."""
+    """Parses one policy."""
     if Path(words).suffix in (".yaml", ".yml"):
         return policy_of(load_study(Path(words)), allocator=allocator)
     first, plus, second = words.partition("+")
@@ -71,7 +71,7 @@ def parse_policy(
 
 
 def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
-    """The policy of a study file; an allocator that is named here counts more than its own."""
+    """The policy of a study file; ``allocator`` overrides the study's own."""
     named = None if allocator is None else create_allocator(*parse_options(allocator))
     return Policy(
         scheduler=study.create_scheduler(),
@@ -83,10 +83,10 @@ def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
 
 
 def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
-    """Who forecasts: ``wandering``, ``mcmc:steps=2500``, ``their.module:Class``.
+    """Parses a curve predictor: ``wandering``, ``mcmc:steps=2500``, ``their.module:Class``.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message says which and what is.
+        ValueError: The name or an option is not allowed; the message says what is.
     """
     name, options = parse_options(words)
     return create_predictor(name, options, seed=seed)
@@ -95,7 +95,7 @@ def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
 def with_max_steps(
     name: str, options: Mapping[str, object], max_steps: int
 ) -> Mapping[str, object]:
-    """The options, with the steps of a whole trial where the scheduler has that option."""
+    """The options, with ``max_steps`` added if the scheduler has that option and it is unset."""
     kind = SCHEDULERS.get(name)
     if "max_steps" in options or kind is None or not is_dataclass(kind):
         return options
@@ -105,7 +105,7 @@ def with_max_steps(
 
 
 def split_policies(text: str) -> list[str]:
-    """``asha:eta=4,min_steps=2,pop`` as ``["asha:eta=4,min_steps=2", "pop"]``."""
+    """Splits ``asha:eta=4,min_steps=2,pop`` into ``["asha:eta=4,min_steps=2", "pop"]``."""
     found: list[str] = []
     for piece in _split_at_commas(text):
         key = piece.partition("=")[0]
@@ -118,7 +118,7 @@ def split_policies(text: str) -> list[str]:
 
 
 def parse_options(words: str) -> tuple[str, dict[str, object]]:
-    """``asha:eta=4`` as its name and its options.
+    """Splits ``asha:eta=4`` into its name and its options.
 
     Raises:
         ValueError: An option is not of the form key=value.
@@ -142,7 +142,7 @@ def parse_options(words: str) -> tuple[str, dict[str, object]]:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """The pieces between commas that are in no brackets."""
+    """Splits text at the commas that are not inside brackets."""
     pieces, depth = [""], 0
     for letter in text:
         depth += (letter in _OPENING) - (letter in _CLOSING)

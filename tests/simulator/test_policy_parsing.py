@@ -10,7 +10,7 @@ import yaml
 from hpo_ops.allocators import DynamicFluid, Uniform
 from hpo_ops.config import StudyError
 from hpo_ops.schedulers import Asha, Default, HyperSched, Pop
-from hpo_ops.simulator.policy_words import parse_options, parse_policies, split_policies
+from hpo_ops.simulator.policy_parsing import parse_options, parse_policies, split_policies
 from tests.studies import study_data
 
 

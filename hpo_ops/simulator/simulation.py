@@ -1,4 +1,4 @@
-"""A study on virtual time."""
+"""Simulates a study in virtual time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.curves import CurvePredictor
 from hpo_ops.schedulers import with_defaults
 from hpo_ops.simulator.cluster_capacity import Cluster
-from hpo_ops.simulator.event_loop import Loop
+from hpo_ops.simulator.event_loop import EventLoop
 from hpo_ops.simulator.replay_result import Replay
 from hpo_ops.simulator.traces import Traces
 
@@ -28,22 +28,22 @@ def simulate(
 ) -> Replay:
     """Replays a study under a scheduler, and an allocator if there is one.
 
-    The policies are the objects that run live studies. The same arguments give the same log.
+    The policies are those of live studies. The same arguments give the same log.
 
     Args:
-        traces: What the trials would report.
-        scheduler: Who runs.
-        cluster: What it runs on.
-        allocator: How much each gets; one unit each without.
-        predictor: Fills in forecasts for schedulers that read them.
+        traces: The reports of every trial.
+        scheduler: Decides which trials run, and for how long.
+        cluster: The simulated cluster.
+        allocator: Decides how many units each trial gets; one each if None.
+        predictor: Makes the forecasts for schedulers that need them.
         target: Value of the metric to reach.
-        deadline_seconds: Study time at which everything stops.
+        deadline_seconds: Seconds since the start after which no trial runs.
         stop_at_target: Whether the study ends when the target is reached.
-        at_barrier: Whether schedulers decide between rounds only.
-        rounds: Whether places are filled only when all are free, as in ``flow: rounds``.
+        at_barrier: Whether the scheduler decides only between rounds.
+        rounds: Whether slots are filled only when all are free, as in ``flow: rounds``.
 
     Raises:
-        ValueError: The scheduler wants what traces do not hold (copies of trials).
+        ValueError: The scheduler copies trials, which traces cannot provide.
     """
     goal = Goal(
         direction=traces.direction,
@@ -52,7 +52,7 @@ def simulate(
         deadline_seconds=deadline_seconds,
         at_barrier=at_barrier,
     )
-    loop = Loop(
+    loop = EventLoop(
         traces,
         with_defaults(scheduler),
         cluster,
@@ -62,7 +62,7 @@ def simulate(
         rounds=rounds,
     )
     collects = gc.isenabled()
-    gc.disable()  # the loop makes no cycles, and looking for them takes time
+    gc.disable()  # the loop makes no reference cycles, and the search for them takes time
     try:
         return loop.run(stop_at_target=stop_at_target)
     finally:

@@ -86,8 +86,6 @@ def test_the_study_ends_at_its_target() -> None:
     replay = simulate(traces_of(50, 50), Default(), cluster=Cluster(units=1), target=0.2)
     assert replay.time_to_target == 11.0
     assert replay.makespan == 11.0
-    assert replay.best_at(5.0) == pytest.approx(0.14)
-    assert replay.best_at(0.5) is None
 
 
 def test_the_study_ends_at_its_deadline() -> None:
