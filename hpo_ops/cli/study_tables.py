@@ -121,8 +121,10 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 
 def _why(trial: TrialSummary) -> str:
     """Writes the reason of a trial's state, with the origin of reports from the score cache."""
-    if trial.served is None or "from the cache" in trial.reason:
+    if trial.served is None:
         return trial.reason
+    if trial.state.is_finished and trial.served.step >= trial.step:
+        return trial.reason  # served up to its end: its reason names the origin
     return f"{trial.reason} (from the cache: {trial.served})".strip()
 
 

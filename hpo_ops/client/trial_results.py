@@ -97,6 +97,7 @@ class SegmentDetail(Message):
     """A segment of a trial, with its provenance.
 
     Attributes:
+        cause: Why it ended, as a `hpo_ops.protocol.Cause`; None if it has not ended, or not known.
         trial: The trial's number; with folds, the number of the fold.
     """
 
@@ -106,6 +107,7 @@ class SegmentDetail(Message):
     until_step: int | None = None
     step: int | None = None
     outcome: str | None = None
+    cause: str | None = None
     reason: str = ""
     trial: int = 0
     provenance: Provenance = field(default_factory=Provenance)

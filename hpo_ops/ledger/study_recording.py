@@ -70,6 +70,7 @@ class SegmentHistory:
     until_step: int | None
     step: int | None
     outcome: str | None
+    cause: str | None
     reason: str
     provenance: Provenance
 
@@ -161,6 +162,7 @@ def list_segments_of_trials(
             table.until_step,
             table.step,
             table.outcome,
+            table.cause,
             table.reason,
             table.provenance,
         )

@@ -35,7 +35,7 @@ from hpo_ops.protocol.safe_files import (
     read_regular,
     write_aside,
 )
-from hpo_ops.protocol.segment_result import OUT_OF_MEMORY, Cause, Outcome, SegmentResult
+from hpo_ops.protocol.segment_result import Cause, Outcome, SegmentResult
 from hpo_ops.protocol.version import VERSION, VERSION_HEADER, check_version
 from hpo_ops.protocol.workspace import (
     AGENT_DIRECTORY_VARIABLE,
@@ -52,7 +52,6 @@ __all__ = [
     "DIRECTORY_VARIABLE",
     "MARKER",
     "MAX_STEP",
-    "OUT_OF_MEMORY",
     "SIDECAR_VARIABLE",
     "VERSION",
     "VERSION_HEADER",

@@ -8,9 +8,6 @@ from enum import StrEnum
 from hpo_ops.protocol.field_checks import storable_text
 from hpo_ops.protocol.message import Message
 
-OUT_OF_MEMORY = "out of memory"
-"""Start of the reason of a segment that ran out of memory; until the ledger keeps causes."""
-
 
 class Outcome(StrEnum):
     """What the end of a segment means for its trial.

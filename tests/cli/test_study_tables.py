@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -174,6 +174,9 @@ def test_what_was_served_from_the_cache_is_said() -> None:
     )
     text = printed(trials_table([trial], "accuracy"))
     assert "trained 9 steps (from the cache: trial 7 of other/run, up to step 2)" in text
+    reason = "9 steps from the cache: trial 7 of other/run"
+    complete = replace(trial, reason=reason, served=replace(served, step=9))
+    assert printed(trials_table([complete], "accuracy")).count("from the cache") == 1
 
 
 def folded() -> TrialSummary:

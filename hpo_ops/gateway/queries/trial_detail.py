@@ -46,6 +46,7 @@ def _segment_detail(segment: SegmentHistory) -> SegmentDetail:
         until_step=segment.until_step,
         step=segment.step,
         outcome=segment.outcome,
+        cause=segment.cause,
         reason=segment.reason,
         trial=segment.trial,
         provenance=segment.provenance,
