@@ -254,6 +254,7 @@ def _frame(
         publish = PublishOperator(
             task_id="publish",
             outlet=outlet,
+            trial_tasks=[task.task_id for task in ends if _is_trial(task)],
             trigger_rule=publish_rule,
         )
         finalize = FinalizeOperator(task_id="finalize", result=publish.output)
@@ -311,6 +312,11 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
         )
         sample >> trial >> collect >> early_stop
     return sample, early_stop
+
+
+def _is_trial(task: Any) -> bool:
+    """Whether a task is the mapped task of a rolling study's trials."""
+    return str(task.task_id).rpartition(".")[2] == "trial"
 
 
 def _most_started(study: StudyConfig) -> int | None:

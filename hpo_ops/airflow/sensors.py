@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.airflow.triggers import TrialWakeTrigger
+from hpo_ops.airflow.xcom_scores import log_comparison, pull_scores
 from hpo_ops.client import GatewayClient, StudyHandle, StudyVerdict, VerdictKind
 from hpo_ops.isolation.function_calls import call_function
 
@@ -117,8 +118,21 @@ class EarlyStopSensor(BaseSensorOperator):
             for name, state in states.items()
             if state in ENDED and (index := name.removeprefix(f"{task_id}_")).isdecimal()
         ]
-        for number in gateway.abandon(study.id, ended) if ended else ():
+        lost = gateway.lost(study.id, ended) if ended else []
+        if lost:
+            self._absorb(context, gateway, study, lost)
+        for number in gateway.abandon(study.id, lost) if lost else ():
             self.log.warning("trial %d has lost its task and counts as failed", number)
+
+    def _absorb(
+        self, context: Context, gateway: GatewayClient, study: StudyHandle, lost: Sequence[int]
+    ) -> None:
+        """Sends the scores by XCom of trials whose end the gateway has missed."""
+        for number in lost:
+            task_id, index = self._instance_of(number)
+            scores = pull_scores(context, task_id, [index])
+            if scores:
+                log_comparison(self.log, gateway.absorb(study.id, scores))
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
         """What the user's own criterion says: a reason, or whether to stop."""

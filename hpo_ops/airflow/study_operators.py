@@ -13,8 +13,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.entered_study import config_of, entered_study, open_checkpoints
 from hpo_ops.airflow.running_studies import RunningStudies
+from hpo_ops.airflow.xcom_scores import batched, log_comparison, pull_scores
 from hpo_ops.checkpoints import Checkpoints, CorruptCheckpointError
-from hpo_ops.client import Best, StudyHandle, TrialResult
+from hpo_ops.client import Best, StudyHandle
 from hpo_ops.isolation.function_calls import call_function
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class SampleOperator(BaseOperator):
 
 
 class CollectOperator(BaseOperator):
-    """Takes the scores of a round by XCom to the sampler."""
+    """Closes a round with the scores that its trials handed on by XCom.
+
+    A score that the gateway has not received otherwise is absorbed from XCom.
+    """
 
     ui_color = "#e0f2f1"
     template_fields = ("study",)
@@ -71,10 +75,9 @@ class CollectOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         study = StudyHandle.from_dict(self.study)
-        # A task without a result (its worker died for good) has no XCom; the ledger knows more.
-        pulled = context["ti"].xcom_pull(task_ids=self.trial_task_id, map_indexes=None)
-        scores = [TrialResult.from_dict(item) for item in _listed(pulled) if item]
+        scores = pull_scores(context, self.trial_task_id)
         collected = connect_gateway().collect(study.id, self.round_number, scores)
+        log_comparison(self.log, collected.scores)
         for score in collected.results:
             self.log.info(
                 "trial %d %s: %s (%s)", score.trial, score.state, score.value, score.reason
@@ -82,26 +85,32 @@ class CollectOperator(BaseOperator):
         return [score.to_dict() for score in collected.results]
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, dict) else list(value)
-
-
 class PublishOperator(BaseOperator):
-    """Puts the best checkpoint in ``best/``, writes ``result.json``, emits an asset event."""
+    """Puts the best checkpoint in ``best/``, writes ``result.json``, emits an asset event.
+
+    Args:
+        outlet: The asset of the best checkpoint.
+        trial_tasks: In a rolling study the mapped tasks of trials, whose scores by XCom are
+            compared with the ledger first.
+    """
 
     ui_color = "#fff8e1"
 
-    def __init__(self, *, outlet: Asset | AssetAlias, **kwargs: Any) -> None:
+    def __init__(
+        self, *, outlet: Asset | AssetAlias, trial_tasks: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(outlets=[outlet], **kwargs)
         self.outlet = outlet
+        self.trial_tasks = trial_tasks
 
     def execute(self, context: Context) -> dict[str, Any]:
         study = entered_study(context)
         if study is None:
             raise AirflowFailException("the study was never entered: there is nothing to publish")
         gateway = connect_gateway()
+        for task_id in self.trial_tasks:
+            for batch in batched(pull_scores(context, task_id)):
+                log_comparison(self.log, gateway.absorb(study.id, batch))
         best = gateway.best(study.id)
         progress = gateway.progress(study.id)
         if best is None and progress.counts["failed"]:

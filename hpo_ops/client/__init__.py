@@ -6,7 +6,7 @@ from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.client.next_action import NextAction, NextActionKind, Waiter, WakeUp
 from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
-from hpo_ops.client.round_messages import CollectedRound, PlannedTrial, Round
+from hpo_ops.client.round_messages import AbsorbedScores, CollectedRound, PlannedTrial, Round
 from hpo_ops.client.segment_gateway import (
     GatewayRefusedError,
     GatewayUnreachableError,
@@ -28,9 +28,11 @@ from hpo_ops.client.trial_results import (
     TrialDetail,
     TrialResult,
     TrialSummary,
+    UnconfirmedEnd,
 )
 
 __all__ = [
+    "AbsorbedScores",
     "Best",
     "CollectedRound",
     "Experiment",
@@ -60,6 +62,7 @@ __all__ = [
     "TrialDetail",
     "TrialResult",
     "TrialSummary",
+    "UnconfirmedEnd",
     "VerdictKind",
     "Waiter",
     "WakeUp",

@@ -16,7 +16,7 @@ from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.client.next_action import NextAction
 from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
-from hpo_ops.client.round_messages import CollectedRound, Round
+from hpo_ops.client.round_messages import AbsorbedScores, CollectedRound, Round
 from hpo_ops.client.segment_gateway import (
     GatewayBusyError,
     GatewayFailedError,
@@ -249,6 +249,14 @@ class GatewayClient:
         return NextAction.from_dict(
             self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
         )
+
+    def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        lost: list[int] = self.request("POST", f"/studies/{study_id}/lost", list(numbers))
+        return lost
+
+    def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
+        body = [score.to_dict() for score in scores]
+        return AbsorbedScores.from_dict(self.request("POST", f"/studies/{study_id}/scores", body))
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))

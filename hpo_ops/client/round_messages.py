@@ -32,16 +32,27 @@ class Round(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AbsorbedScores(Message):
+    """The comparison of scores that came by XCom with the ledger.
+
+    Attributes:
+        absorbed: Trials whose end the ledger did not know and took from XCom.
+        disagreements: A sentence for each trial whose XCom and ledger differ; the ledger counts.
+    """
+
+    absorbed: list[int] = field(default_factory=list)
+    disagreements: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CollectedRound(Message):
     """The results of a round.
 
     Attributes:
         results: The result of each trial of the round, as the ledger has it now.
-        absorbed: Trials whose end the ledger did not know and took from the task's XCom.
-        disagreements: A sentence for each trial whose XCom and ledger differ; the ledger counts.
+        scores: The comparison with the scores that came by XCom.
     """
 
     number: int
     results: list[TrialResult]
-    absorbed: list[int] = field(default_factory=list)
-    disagreements: list[str] = field(default_factory=list)
+    scores: AbsorbedScores = field(default_factory=AbsorbedScores)

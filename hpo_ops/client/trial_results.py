@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from hpo_ops.core import TrialState
-from hpo_ops.protocol import Message, Metrics, ParamValue, Provenance
+from hpo_ops.protocol import (
+    Message,
+    Metrics,
+    ParamValue,
+    ProtocolError,
+    Provenance,
+    Report,
+    SegmentResult,
+)
+from hpo_ops.protocol.field_checks import is_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +37,21 @@ class Served(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnconfirmedEnd(Message):
+    """The end of a segment that the gateway did not confirm, with all that it may have missed.
+
+    Attributes:
+        segment: Id of the segment.
+        result: How the segment ended, as its agent judged it.
+        reports: Reports that the gateway did not confirm.
+    """
+
+    segment: str
+    result: SegmentResult
+    reports: list[Report] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialResult(Message):
     """State and value of a trial: what its task hands on by XCom when it ends.
 
@@ -37,6 +62,8 @@ class TrialResult(Message):
         value: The best value of the objective; None without a report.
         best_step: The step of that value.
         served: Where its reports come from, if the score cache served some of them.
+        unconfirmed: The end of the last segment, if the gateway did not confirm it. Then the
+            other fields are what the task knows, and the value is that of the last segment.
     """
 
     trial: int
@@ -47,6 +74,16 @@ class TrialResult(Message):
     best_step: int | None = None
     params: dict[str, ParamValue] = field(default_factory=dict)
     served: Served | None = None
+    unconfirmed: UnconfirmedEnd | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None and not math.isfinite(self.value):
+            raise ProtocolError(f"value is {self.value}, but must be a finite number")
+        if not is_step(self.step) or not (self.best_step is None or is_step(self.best_step)):
+            raise ProtocolError(
+                f"step is {self.step} and best_step {self.best_step}, but both must be integers, "
+                "0 or more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,8 @@ class EventKind(StrEnum):
     CHECKPOINT = "checkpoint"
     FORECAST = "forecast"
     DECIDED = "decided"
+    SCORE_ABSORBED = "score absorbed"
+    SCORES_DIFFER = "scores differ"
 
 
 class LiveView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,15 @@ from hpo_ops.agent import Agent
 from hpo_ops.agent.checkpoint_restore import for_training, restore_checkpoint
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import SegmentGateway, SegmentReceipt
-from hpo_ops.protocol import Assignment, Provenance, Report, SegmentResult, Workspace
+from hpo_ops.protocol import (
+    Assignment,
+    ProtocolError,
+    Provenance,
+    Report,
+    ReportReader,
+    SegmentResult,
+    Workspace,
+)
 from hpo_ops.runners.training_loop import SegmentRunner
 
 
@@ -24,11 +33,13 @@ class FinishedSegment:
         result: How it ended, as its agent judges.
         receipt: The gateway's answer to the result; None if the agent could not deliver it.
         unsent: Reports that the agent could not deliver.
+        reports: All reports of the segment, if the agent could not deliver its result.
     """
 
     result: SegmentResult
     receipt: SegmentReceipt | None
     unsent: Sequence[Report] = ()
+    reports: Sequence[Report] = ()
 
 
 def run_segment(
@@ -75,4 +86,14 @@ def run_segment(
         workspace, assignment, gateway, upload=upload, known=known, finish_seconds=finish_seconds
     )
     result = runner.run(workspace, agent, grace_seconds=assignment.grace_seconds)
-    return FinishedSegment(result, agent.receipt, agent.unsent)
+    reports = [] if agent.receipt is not None else _read_reports(workspace)
+    return FinishedSegment(result, agent.receipt, agent.unsent, reports)
+
+
+def _read_reports(workspace: Workspace) -> list[Report]:
+    """The reports of a segment, up to the first one that cannot be read."""
+    found: list[Report] = []
+    with contextlib.suppress(ProtocolError, OSError):
+        for report in ReportReader(workspace.reports).new():
+            found.append(report)
+    return found

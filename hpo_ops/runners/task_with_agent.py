@@ -16,10 +16,18 @@ from hpo_ops.airflow.code_provenance import describe_code
 from hpo_ops.airflow.entered_study import config_of, open_checkpoints
 from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.checkpoints import BadCodeError
-from hpo_ops.client import GatewayClient, NextAction, SegmentClient, StudyHandle, TrialResult
+from hpo_ops.client import (
+    GatewayClient,
+    GatewayUnreachableError,
+    NextAction,
+    SegmentClient,
+    StudyHandle,
+    TrialResult,
+)
 from hpo_ops.protocol import Provenance
 from hpo_ops.runners.segment_with_agent import run_segment
 from hpo_ops.runners.training_loop import SegmentRunner
+from hpo_ops.runners.unconfirmed_score import unconfirmed_score
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,9 +82,20 @@ class TaskWithAgent(TrialTask):
                 checkpoints=open_checkpoints(study),
                 known=lambda: self._provenance(described),
             )
-        receipt = finished.receipt or gateway.finish_segment(
-            assignment.segment, finished.result, finished.unsent
-        )
+        try:
+            receipt = finished.receipt or gateway.finish_segment(
+                assignment.segment, finished.result, finished.unsent
+            )
+        except GatewayUnreachableError:
+            score = unconfirmed_score(config_of(study), assignment, finished)
+            if score is None or self._is_killed:
+                raise
+            self.log.warning(
+                "the gateway does not answer: the score of %s is handed on by XCom only, and the "
+                "ledger takes it from there",
+                self.trial_name,
+            )
+            return score
         self.announce_end(receipt.result)
         if self._is_killed:
             raise RuntimeError(

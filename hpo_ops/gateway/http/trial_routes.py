@@ -11,7 +11,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.concurrency import run_in_threadpool
 
-from hpo_ops.client import NextAction, Retraining, TrialDetail, TrialSummary, Waiter, WakeUp
+from hpo_ops.client import (
+    AbsorbedScores,
+    NextAction,
+    Retraining,
+    TrialDetail,
+    TrialResult,
+    TrialSummary,
+    Waiter,
+    WakeUp,
+)
 from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     TASK_ONLY,
@@ -78,6 +87,20 @@ def ready(
         for study_id in {item.study_id for item in waiting}:
             find_visible_study(study_id, caller, ledger)
     return studies.ready(waiting)
+
+
+@trial_task_router.post("/studies/{study_id}/lost")
+def lost(record: StudyOfTask, numbers: list[int], studies: StudiesService) -> list[int]:
+    """Lists those trials, of which the tasks have ended, that the ledger has as running."""
+    return studies.lost(record.id, numbers)
+
+
+@trial_task_router.post("/studies/{study_id}/scores")
+def absorb_scores(
+    record: StudyOfTask, scores: list[TrialResult], studies: StudiesService
+) -> AbsorbedScores:
+    """Compares scores that came by XCom with the ledger, and absorbs what the ledger misses."""
+    return studies.absorb(record.id, scores)
 
 
 @trial_task_router.post("/studies/{study_id}/abandon")

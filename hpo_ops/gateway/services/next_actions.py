@@ -234,6 +234,12 @@ class Turns(Segments):
         ]
         return answers
 
+    def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Those of the trials that the ledger has as running, although their tasks have ended."""
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            return [number for number in numbers if number in running]
+
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
         """Fails those of the trials that still run although their tasks have ended for good.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import (
+    AbsorbedScores,
     CollectedRound,
     PlannedTrial,
     Retraining,
@@ -26,7 +27,12 @@ from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import read_kept
-from hpo_ops.gateway.services import retraining, study_transitions, warm_start
+from hpo_ops.gateway.services import (
+    retraining,
+    score_absorption,
+    study_transitions,
+    warm_start,
+)
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.gateway.services.next_actions import Turns
 from hpo_ops.gateway.services.segments import score_of
@@ -172,7 +178,14 @@ class Studies(Turns):
     def collect(
         self, study_id: int, round_number: int, scores: Sequence[TrialResult]
     ) -> CollectedRound:
-        """Takes in the scores of a round, judges what waits at the barrier, tells the sampler."""
+        """Closes a round: absorbs scores, judges trials at the barrier, tells the sampler.
+
+        Args:
+            study_id: The study.
+            round_number: The round.
+            scores: The scores that the tasks of its trials handed on by XCom.
+        """
+        compared = AbsorbedScores()
         with self.ledger.study(study_id) as session:
             row = session.rounds.find(round_number)
             if row is None:
@@ -181,13 +194,24 @@ class Studies(Turns):
             if unknown := {score.trial for score in scores} - set(numbers):
                 raise ValueError(f"round {round_number} has no trials {sorted(unknown)}")
             if not row.is_collected:
+                compared = score_absorption.absorb(session, scores)
                 self._close_round(session, numbers)
                 session.rounds.mark_collected(round_number)
         with self.proposals.proposed(study_id, []) as session:
             rows = session.trials.select(numbers)
         return CollectedRound(
-            number=round_number, results=[score_of(rows[number]) for number in numbers]
+            number=round_number,
+            results=[score_of(rows[number]) for number in numbers],
+            scores=compared,
         )
+
+    def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
+        """Compares scores that came by XCom with the ledger, and absorbs what it misses."""
+        with self.ledger.study(study_id) as session:
+            compared = score_absorption.absorb(session, scores)
+            if compared.absorbed:
+                study_transitions.stop_if_due(session)
+            return compared
 
     def _close_round(self, session: StudyTransaction, numbers: Sequence[int]) -> None:
         """A trial of the round that has neither finished nor paused has lost its task for good."""
