@@ -152,7 +152,7 @@ def test_every_sampler_and_scheduler_is_on_the_page_of_the_study_file() -> None:
 
 ROWS = re.findall(
     r"^\| `(.+)` \| `(.+)` \|$",
-    STUDIES.read_text("utf-8").partition("## What a wrong file says")[2],
+    STUDIES.read_text("utf-8").partition("## Messages about an invalid file")[2],
     re.MULTILINE,
 )
 
