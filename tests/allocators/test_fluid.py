@@ -1,4 +1,4 @@
-"""Fluid: the formula, its worked examples, and placement."""
+"""Static and dynamic Fluid."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ def test_the_toy_example_ends_together_with_every_unit_in_use() -> None:  # FL-1
 
 
 works = st.lists(st.integers(1, 10**6), min_size=1, max_size=20)
+
+
 shapes = st.tuples(st.integers(0, 40), st.integers(1, 8), st.integers(1, 8))
 
 
@@ -163,14 +165,6 @@ def test_what_runs_keeps_its_width_under_static_fluid() -> None:
     changes = changes_of(study, StaticFluid().allocate(study, rest, Capacity(5, 2, 4), 0.0))
     assert changes.resized == ()
     assert changes.kept == (0, 2, 3)
-
-
-def test_work_is_steps_times_the_time_of_a_step_on_one_unit() -> None:
-    study, group = group_of([4, 4])
-    study.record(0, 2, 0.5, 5.0, Fraction(2))  # 10 s on one unit
-    allocation = DynamicFluid(min_seconds=0).allocate(study, group, Capacity(4, 2, 4), 0.0)
-    assert allocation.placed[0].width == 3
-    assert allocation.placed[1].width == HALF
 
 
 def test_a_trial_that_is_nearly_done_keeps_its_width() -> None:

@@ -138,7 +138,7 @@ class SchedulerContract:
         ends = {member.until_step for _, group in live.groups for member in group.members}
         assert ends <= {*scheduler.rungs, scheduler.max_steps}
 
-    def test_a_whole_study_runs_and_every_answer_has_a_reason(self) -> None:
+    def test_a_study_runs_to_its_end_and_every_answer_has_a_reason(self) -> None:
         live = Live(self.make())
         live.run()
         assert not live.study.in_state(TrialState.RUNNING)
@@ -183,7 +183,7 @@ class SchedulerContract:
             with pytest.raises(FrozenInstanceError):
                 setattr(scheduler, item.name, None)
 
-    def test_no_free_place_gets_no_trial_and_says_why(self) -> None:
+    def test_no_free_slot_gets_no_trial_and_says_why(self) -> None:
         for free in (0, -1):
             group = self.make().next(Study(Goal(trials=5)), free, 0.0)
             assert len(group) == 0

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.core.unit_scaling import speedup
+from tests.allocators.scored_studies import IMAGENET
 
 TABLE = (1.0, 1.77, 2.93, 4.29)
 
@@ -33,3 +34,10 @@ def test_without_a_table_the_speed_is_the_width() -> None:
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_more_units_are_never_slower(one: int, other: int) -> None:
     assert (speedup(max(one, other), TABLE)) >= speedup(min(one, other), TABLE)
+
+
+def test_speed_is_interpolated() -> None:
+    assert speedup(7, IMAGENET) == pytest.approx(3.95)
+    assert speedup(16, IMAGENET) == 4.29
+    assert speedup(Fraction(1, 2), IMAGENET) == 0.5
+    assert speedup(3) == 3.0

@@ -1,16 +1,12 @@
-"""ASHA, stopping form."""
+"""ASHA in its stopping form."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hpo_ops.core import Action, Direction, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha
-from hpo_ops.schedulers.rungs import crossed_rungs, rung_steps
+from hpo_ops.schedulers.rungs import crossed_rungs
 from tests.contracts.scheduler import Live, SchedulerContract
 
 
@@ -33,31 +29,14 @@ def judge(study: Study, asha: Asha, step: int, value: float) -> tuple[Action, st
     return decision.action, decision.reason
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [((1, 81, 3), (1, 3, 9, 27, 81)), ((2, 200, 4), (2, 8, 32, 128)), ((5, 5, 2), (5,))],
-)
-def test_rungs_are_counted_with_integers(
-    options: tuple[int, int, int], expected: tuple[int, ...]
-) -> None:
-    assert rung_steps(*options) == expected
-
-
-@given(st.integers(1, 50), st.integers(0, 9), st.integers(2, 10))
-def test_no_rung_is_lost(r: int, power: int, eta: int) -> None:
-    rungs = rung_steps(r, r * eta**power, eta)
-    assert len(rungs) == power + 1
-    assert rungs[-1] == r * eta**power
-
-
-def test_fewer_than_two_earlier_results_let_a_trial_go_on() -> None:
+def test_a_trial_continues_with_fewer_than_two_others_at_a_rung() -> None:
     study, asha = Study(Goal(trials=9)), Asha(max_steps=9)
     assert judge(study, asha, 1, 0.9)[0] is Action.CONTINUE
     assert judge(study, asha, 1, 0.1)[0] is Action.CONTINUE
     assert judge(study, asha, 1, 0.05)[0] is Action.STOP
 
 
-def test_the_reason_gives_rank_and_cut() -> None:
+def test_the_reason_gives_rank_and_number_that_continue() -> None:
     study, asha = Study(Goal(trials=20)), Asha(min_steps=3, max_steps=27)
     for value in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9):
         report(study, 3, value)
@@ -85,7 +64,7 @@ def test_a_trial_is_judged_once_a_rung() -> None:
     assert crossed_rungs(study.trials[first], asha.rungs) == ()
 
 
-def test_a_whole_trial_is_never_stopped() -> None:
+def test_a_full_length_trial_is_never_stopped() -> None:
     study, asha = Study(Goal(trials=20)), Asha(max_steps=9)
     for value in (0.7, 0.8, 0.9):
         report(study, 9, value)

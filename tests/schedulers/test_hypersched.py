@@ -9,8 +9,8 @@ import pytest
 from hpo_ops.core import Action, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha, HyperSched
 from hpo_ops.schedulers.hypersched import Variant
-from hpo_ops.schedulers.hypersched_admission import Admission, admission_bound, should_start
 from tests.contracts.scheduler import Live, SchedulerContract
+from tests.schedulers.deadline_studies import running
 
 
 class TestHyperSched(SchedulerContract):
@@ -34,60 +34,6 @@ class TestHyperSchedAsPublished(SchedulerContract):
     options: ClassVar = {"max_steps": 16, "eta": 4, "readmit": False}
 
 
-@pytest.mark.parametrize(
-    ("left", "furthest", "bound", "starts"),
-    [
-        (1500, 300, 1200, True),
-        (1200, 300, 1200, False),
-        (1000, 300, 1200, False),
-        (2001, 600, 2000, True),
-        (1900, 600, 2000, False),
-        (1100, 270, 1080, True),
-    ],
-)
-def test_the_admission_table(left: float, furthest: float, bound: float, starts: bool) -> None:
-    found = admission_bound(furthest_seconds=furthest, eta=4, step_seconds=20, max_steps=100)
-    assert found == bound  # HS-1
-    assert should_start(left, found) is starts
-
-
-def running(deadline: float) -> Study:
-    study = Study(Goal(trials=20, deadline_seconds=deadline))
-    for number in range(2):
-        study.add()
-        study.start(number)
-        for step in range(1, 16 if number else 4):
-            study.record(number, step, 0.5, 20.0)
-    return study
-
-
-def admission(*, eta: int = 4, max_steps: int = 100, readmit: bool = True) -> Admission:
-    return Admission(eta=eta, min_steps=2, max_steps=max_steps, readmit=readmit)
-
-
-@pytest.mark.parametrize("left", [1000.0, 1200.0, 1200.5, 1500.0])
-@pytest.mark.parametrize("readmit", [True, False])
-def test_there_is_time_as_the_bound_says(left: float, readmit: bool) -> None:
-    study = running(4000.0)
-    for rule in (admission(readmit=readmit), admission(eta=9, max_steps=60, readmit=readmit)):
-        assert rule.bound(study) == 1200.0
-        assert rule.has_time(study, left) is (left > 1200.0)
-
-
-def test_the_bound_follows_the_furthest_of_those_that_run() -> None:
-    study = running(4000.0)
-    study.move(1, TrialState.COMPLETED)  # trial 0 has trained for 60 s
-    assert admission().bound(study) == 240.0
-    assert admission(readmit=False).bound(study) == 1200.0
-    study.move(0, TrialState.PAUSED)
-    assert admission().bound(study) == 40.0  # to the first judgement
-    assert [admission().has_time(study, left) for left in (41.0, 40.0)] == [True, False]
-    assert [admission(readmit=False).has_time(study, left) for left in (1201.0, 1200.0)] == [
-        True,
-        False,
-    ]
-
-
 def test_a_study_without_reports_starts_trials() -> None:
     study = Study(Goal(trials=3, deadline_seconds=10.0))
     assert len(HyperSched(max_steps=100).next(study, 2, 0.0)) == 2
@@ -99,7 +45,7 @@ def test_no_trial_starts_after_the_bound(now: float, starts: int) -> None:  # HS
     assert len(group) == starts
 
 
-def test_what_was_interrupted_goes_on_when_others_are_refused() -> None:
+def test_interrupted_trials_are_resumed_when_others_are_refused() -> None:
     study = running(4000.0)
     study.add()
     study.start(2)
@@ -113,7 +59,7 @@ def test_what_was_interrupted_goes_on_when_others_are_refused() -> None:
         assert group.reason == "1000 s are left, but a new trial needs more than 1200 s"
 
 
-def test_what_waits_goes_on_when_the_furthest_is_whole() -> None:
+def test_paused_trials_are_resumed_when_the_furthest_has_completed() -> None:
     study = Study(Goal(trials=3, deadline_seconds=1000.0))
     for number, score in enumerate((0.1, 0.7, 0.9)):
         study.add()
