@@ -1,4 +1,4 @@
-"""Training code that comes from the store, as a folder of this machine's."""
+"""Training code from the store, unpacked into a folder of this worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hpo_ops.checkpoints.code_archive import archive_name, local_code, split_add
 
 
 def unpack_code(address: str) -> Path:
-    """The folder with the code of an archive in a store.
+    """Unpacks a code archive of a store, unless it is unpacked already; returns the folder.
 
     Raises:
-        BadCodeError: It is no address of packed code, its store is not allowed, or it is broken.
+        BadCodeError: The address is not that of a code archive, its store is not allowed, or the
+            archive is broken.
     """
     store, name = split_address(address)
     try:
@@ -26,7 +27,10 @@ def unpack_code(address: str) -> Path:
 
 
 def present_code(code: str) -> Path:
-    """A study's code folder; where another worker has unpacked it, it is unpacked here too."""
+    """The code folder of a study on this worker.
+
+    Code from an archive may have been unpacked by another worker only: then it is unpacked here.
+    """
     folder = Path(code)
     store = default_store()
     if folder.parent == code_folder() and not folder.is_dir() and store is not None:

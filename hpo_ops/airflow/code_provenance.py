@@ -1,4 +1,4 @@
-"""What the trials of a study are made from: code, the git commit it is of, image."""
+"""Provenance of a study's trials: hash of the code, git commit, image."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GIT_SECONDS = 10.0
 
 
 def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenance:
-    """The origin of a study's trials.
+    """The provenance that all trials of a study share.
 
     Args:
         config: The study.
-        environment: Says which image is the platform's.
+        environment: Environment variables, which name the platform's own image.
 
     Raises:
         BadCodeError: The code folder is empty, or too large to be code.
@@ -29,11 +29,12 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
 
 
 def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
-    """The hash of a code folder, and the git commit it is of, if it is in a repository.
+    """The hash of a code folder, and its git commit if it is in a repository.
 
     Args:
         folder: The code.
-        known: A hash that there is nothing new to say about.
+        known: The hash of the code when the study started: an unchanged folder has an empty
+            provenance.
 
     Raises:
         BadCodeError: The folder is empty, or too large to be code.
@@ -51,7 +52,7 @@ def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says in a folder; None where it has nothing to say."""
+    """Output of a git command in a folder; None where it fails."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *words]
     try:
         done = subprocess.run(  # noqa: S603, our own words

@@ -1,4 +1,4 @@
-"""What tasks reach by Airflow connections: the gateway and the checkpoint store."""
+"""Access of tasks to the gateway and to the checkpoint store, by Airflow connections."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ STORE = "hpo_s3"
 """Connection of the checkpoint store: an AWS connection, also for other S3 services."""
 STORE_VARIABLE = OWN_STORE_VARIABLE
 POD_HOST_VARIABLE = "HPO_POD_HOST"
-"""Where pods reach this machine, for a gateway and a store that listen on its loopback."""
+"""Host name of this machine for pods, where gateway and store listen on its loopback."""
 POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
-"""Extras of the two connections: the addresses as pods reach them, where they differ."""
+"""Extras of the two connections: the URLs for pods, where those of tasks do not work there."""
 POD_ROLE = "pod_role_arn"
-"""Extra of the store's connection: the role whose sessions pods get instead of the keys."""
+"""Extra of the store's connection: the role that pods assume instead of getting the keys."""
 _ROLE = re.compile(r"arn:[a-z-]+:iam::\d*:role/[^\s*]+")
 
 
 def gateway_url(connection: Connection) -> str:
-    """Address of the gateway."""
+    """URL of the gateway."""
     port = f":{connection.port}" if connection.port else ""
     return f"{connection.schema or 'http'}://{connection.host}{port}"
 
 
 def triggerer_access(connection: Connection) -> tuple[str, dict[str, str]]:
-    """Address of the gateway, and the headers of one request of the triggerer."""
+    """URL of the gateway, and the headers of one request by the triggerer."""
     token = sign_triggerer_token(parse_task_key(connection.password or ""))
     return gateway_url(connection), {"Authorization": f"Bearer {token}"}
 
 
 def connect_gateway() -> GatewayClient:
-    """The gateway, for the task that runs now: its tokens are good for its own DAG run."""
+    """A client of the gateway for the running task; its tokens are valid for its DAG run only."""
     task = get_current_context()["ti"]
     identity = TaskIdentity(
         dag_id=task.dag_id,
@@ -68,7 +68,7 @@ def _task_key() -> SigningKey:
 
 
 def store_credentials() -> Credentials:
-    """How to reach the checkpoint store; the worker's own AWS identity without a connection."""
+    """Credentials of the checkpoint store; without a connection, the worker's AWS identity."""
     try:
         connection = BaseHook.get_connection(STORE)
         if connection.login and connection.password and not _needs_hook(connection):
@@ -88,16 +88,16 @@ def store_credentials() -> Credentials:
 
 
 _PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT, POD_ROLE}
-"""Extras of an AWS connection with keys that say it all."""
+"""Extras of an AWS connection that can be read without Airflow's hook."""
 
 
 def _needs_hook(connection: Connection) -> bool:
-    """Whether there is more to it than two keys: a role, a profile, a token, a service's own."""
+    """Whether a connection has more than two keys, such as a role or a profile."""
     return bool(connection.extra_dejson.keys() - _PLAIN)
 
 
 def _plain_credentials(connection: Connection) -> Credentials:
-    """Without boto, whose session takes longer to make than a trial's start."""
+    """Credentials read from the connection itself: creating a boto session takes longer."""
     extra = connection.extra_dejson
     return Credentials(
         access_key_id=connection.login or "",
@@ -110,14 +110,14 @@ def _plain_credentials(connection: Connection) -> Credentials:
 
 
 def pod_gateway_url() -> str:
-    """The gateway's address, as pods reach it."""
+    """URL of the gateway for pods."""
     connection = BaseHook.get_connection(GATEWAY)
     url: str | None = connection.extra_dejson.get(POD_URL)
     return url or _from_a_pod(gateway_url(connection))
 
 
 def _from_a_pod(url: str) -> str:
-    """An address on this machine's loopback, as a pod reaches it."""
+    """A URL with this machine's host name for pods in place of the loopback."""
     parts = urlsplit(url)
     host = os.environ.get(POD_HOST_VARIABLE)
     if not host or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -134,10 +134,10 @@ def store_extra() -> dict[str, Any]:
 
 
 def pod_role() -> str | None:
-    """The role whose sessions pods get; None where the connection names none.
+    """The role that pods assume; None where the connection names none.
 
     Raises:
-        ValueError: What it names is not a role.
+        ValueError: The connection names something that is not a role.
     """
     role: str | None = store_extra().get(POD_ROLE)
     if role and not _ROLE.fullmatch(role):
@@ -149,22 +149,22 @@ def pod_role() -> str | None:
 
 
 def pods_get_platform_keys() -> bool:
-    """Whether pods are given keys that are good for the whole store."""
+    """Whether pods are given keys that are valid for the whole store."""
     return pod_role() is None and store_credentials().access_key_id is not None
 
 
 def token_endpoint() -> str | None:
-    """Where STS answers: AWS's own, or with another S3 service the address of that."""
+    """URL of the token service (STS): AWS's own, or that of another S3 service."""
     extra = store_extra()
     own: str | None = extra.get("service_config", {}).get("sts", {}).get("endpoint_url")
     return own or extra.get("endpoint_url") or None
 
 
 def pod_store_environment() -> dict[str, str]:
-    """The store's variables for a pod.
+    """Environment variables with which a pod reaches the store.
 
-    With a role for pods there are no keys among them: the agent asks the gateway for credentials
-    of its segment. Without keys and without a role the pod's own identity counts.
+    With a role for pods they have no keys: the agent asks the gateway for credentials of its
+    segment. Without keys and without a role the pod uses its own identity.
     """
     credentials = store_credentials()
     endpoint = _from_a_pod(credentials.endpoint) if credentials.endpoint else None
@@ -178,12 +178,12 @@ def pod_store_environment() -> dict[str, str]:
         SESSION_VARIABLE: "true" if has_role else None,
         "AWS_REGION": credentials.region,
         "AWS_ENDPOINT_URL_S3": endpoint,
-        # Who writes an address for pods down, means it.
+        # An operator who sets a URL for pods accepts plain HTTP.
         "AWS_ALLOW_HTTP": "true" if credentials.allow_http or is_ours else None,
     }
     return {name: value for name, value in values.items() if value}
 
 
 def default_store() -> str | None:
-    """The platform's own checkpoint store."""
+    """URL of the platform's own checkpoint store; None where there is none."""
     return os.environ.get(STORE_VARIABLE)

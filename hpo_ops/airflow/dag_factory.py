@@ -1,4 +1,4 @@
-"""The DAG factory: one DAG a study file, and a generic one that takes a whole study."""
+"""The DAG factory: one DAG for each study file, and one generic DAG for each runner."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ from hpo_ops.config.runner_registry import find_runner, generic_dags
 from hpo_ops.schedulers import may_pause
 
 RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
-"""For workers that die; retries of failing training code are the study's and in the ledger."""
+"""Retries of tasks whose worker dies. Retries of failing trainings are counted by the ledger."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
 Body = Callable[[PrepareOperator], list[Any]]
-"""Adds what is between `prepare` and `publish`, and returns what ends it."""
+"""Adds the tasks between `prepare` and `publish`; returns the last of them."""
 
 
 def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
-    """A DAG for each study file in a folder, by its name, and the generic one.
+    """Builds a DAG for each study file in a folder, and the generic DAGs, by their ids.
 
-    A file that cannot be used does not keep the others from their DAGs: it gets one that says
-    what is wrong. A study that runs keeps its tasks, whatever becomes of its file.
+    A file that cannot be used gets a DAG that says what is wrong; the others are not affected. A
+    running study keeps its tasks when its file is changed, broken or deleted.
 
     Args:
         folder: Where the study files are.
-        only: Build this DAG alone, as a task needs no other.
+        only: Build this DAG only, as a task needs no other.
     """
     dags: dict[str, DAG] = {}
     build = partial(build_dag, has_document=only is None)
@@ -71,7 +71,7 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
             )
     for name, study in running.items():
         if name not in dags and name not in generic_dags().values() and only in (None, name):
-            dags[name] = build(study, problem=f"the study file of {name} is gone")
+            dags[name] = build(study, problem=f"the study file of {name} was deleted")
     for runner, name in generic_dags().items():
         if only in (None, name):
             dags[name] = _generic_or_broken_dag(runner)
@@ -79,9 +79,9 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
 
 
 def _generic_or_broken_dag(runner: str) -> DAG:
-    """The generic DAG of a runner; one that says what is missing where its operator is not there.
+    """The generic DAG of a runner, or a DAG that says why its operator cannot be imported.
 
-    So that a runner without its libraries does not keep the others from their DAGs.
+    A runner without its libraries must not keep the DAGs of other runners from being built.
     """
     try:
         return build_generic_dag(runner)
@@ -91,7 +91,7 @@ def _generic_or_broken_dag(runner: str) -> DAG:
 
 
 def _files(folder: Path, only: str | None) -> list[Path]:
-    """The study files in a folder; where one DAG is wanted and one file has its name, that one."""
+    """The study files in a folder; if one DAG is wanted, only its file, where that is known."""
     paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
     if only is None:
         return paths
@@ -103,7 +103,11 @@ def _files(folder: Path, only: str | None) -> list[Path]:
 def _read_files(
     paths: Sequence[Path], running: Mapping[str, StudyConfig]
 ) -> dict[str, tuple[StudyConfig | None, str | None]]:
-    """What the study files say: a study, a problem, or (where it runs) an old study and both."""
+    """Reads study files; returns study and problem by DAG id.
+
+    A study that runs while its file is broken or changed has both: the study that runs, and why
+    no other can start.
+    """
     found: dict[str, tuple[StudyConfig | None, str | None]] = {}
     sources: dict[str, Path] = {}
     for path in paths:
@@ -114,33 +118,36 @@ def _read_files(
             continue
         name = study.name
         if name in sources:
-            problem = f"{path}: name is {name!r}, but {sources[name].name} has that name already"
+            problem = f"{path}: name is {name!r}, but {sources[name].name} has it too"
             found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
         elif name in generic_dags().values():
-            found[path.stem] = None, f"{path}: name is {name!r}, but that is a generic DAG's"
+            found[path.stem] = (
+                None,
+                f"{path}: name is {name!r}, but that is the id of a generic DAG",
+            )
         else:
             sources[name] = path
             found[name] = study, None
             if name in running and _shape(running[name]) != _shape(study):
-                problem = f"{path}: was changed while a run of {name} goes on; wait for its end"
+                problem = f"{path}: was changed while {name} runs; wait for the end of its run"
                 found[name] = running[name], problem
     return found
 
 
 def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
-    """What of a study its DAG's tasks depend on."""
+    """The properties of a study that decide which tasks its DAG has."""
     is_rolling = study.flow is Flow.ROLLING
     count = _mapped_tasks(study) if is_rolling else count_rounds(study)
     return study.flow, count, study.is_retrained
 
 
 def _mapped_tasks(study: StudyConfig) -> int:
-    """Mapped tasks that a rolling study needs for its trials."""
+    """Number of mapped tasks that a rolling study needs for its trials."""
     return math.ceil(study.mapped_trials / max_mapped())
 
 
 def rehearse() -> None:
-    """Builds DAGs for nothing: a process that is forked after this builds its own at once."""
+    """Builds DAGs once, so that processes forked afterwards have all imports and caches."""
     study = {
         "name": "rehearsal",
         "code": ".",
@@ -155,13 +162,13 @@ def rehearse() -> None:
 
 
 def build_broken_dag(name: str, problem: str | None) -> DAG:
-    """A DAG in the place of a study file that cannot be used: it says what is wrong."""
+    """A DAG in place of one that cannot be built; its only task fails and says what is wrong."""
     with DAG(
         dag_id=re.sub(r"[^A-Za-z0-9_.-]", "_", name),
         schedule=None,
-        description="The study file cannot be used.",
+        description="This DAG cannot be used; its documentation says why.",
         tags=["hpo", "broken"],
-        doc_md=f"**The study file cannot be used:**\n\n```\n{problem}\n```\n",
+        doc_md=f"**This DAG cannot be used:**\n\n```\n{problem}\n```\n",
     ) as dag:
         PrepareOperator(task_id=PREPARE, config=None, problem=problem)
     return dag
@@ -172,8 +179,8 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
 
     Args:
         study: The study.
-        problem: What is wrong with its file now: what runs goes on, nothing new starts.
-        has_document: With the page that people read; writing it is half of the work.
+        problem: What is wrong with the study's file now. Running studies continue; none starts.
+        has_document: Whether the DAG has its documentation page, which takes half of the time.
     """
     is_rolling = study.flow is Flow.ROLLING
 
@@ -194,7 +201,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
         problem=problem,
         outlet=best_asset(study.name),
         params=form_of(study),
-        # A failed trial is no failure of its study, but a failed round is.
+        # A failed trial does not fail the study; a failed round does.
         publish_rule=TriggerRule.ALL_DONE if is_rolling else TriggerRule.NONE_FAILED,
         description=study.description or None,
         tags=["hpo", study.flow.value, study.scheduler.name, study.sampler.name],
@@ -204,7 +211,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
 
 
 def build_generic_dag(runner: str) -> DAG:
-    """The DAG that takes a whole study as its trigger config, and runs it rolling."""
+    """The generic DAG of a runner: runs the complete study in its trigger config, rolling."""
     dag_id = generic_dags()[runner]
     return _frame(
         dag_id,
@@ -235,7 +242,7 @@ def _frame(
     publish_rule: TriggerRule,
     **arguments: Any,
 ) -> DAG:
-    """What every study's DAG has: prepare, something, publish, finalize."""
+    """Builds a DAG with the tasks that all studies have, around the tasks that `body` adds."""
     with DAG(
         dag_id=dag_id,
         schedule=None,
@@ -259,7 +266,7 @@ def _frame(
         )
         finalize = FinalizeOperator(task_id="finalize", result=publish.output)
         [prepare, *ends] >> publish >> finalize.as_teardown()
-    # Each task that is made with them keeps a copy, and checks it whenever the DAG is read.
+    # Set last: a task created before would copy the params and validate them at each parsing.
     dag.params = ParamsDict(params)
     return dag
 
@@ -293,7 +300,7 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
                 task_id="trial",
                 folds=study.fold_count,
                 map_index_template="{{ task.label }}",
-                # One more than can run waits in its worker, ready to start.
+                # One more than can run: it waits in its worker and starts at once.
                 max_active_tis_per_dagrun=study.ceiling + 1,
             )
             .expand_kwargs(sample.output)
@@ -320,9 +327,9 @@ def _is_trial(task: Any) -> bool:
 
 
 def _most_started(study: StudyConfig) -> int | None:
-    """Most trials whose tasks may have started and not ended; None for all.
+    """The highest number of trials whose tasks are active at a time; None for no limit.
 
-    One more than can run waits in line. The task of a paused trial stays deferred, so that any
+    One trial more than can run is queued. The task of a paused trial stays deferred, so that any
     number can be needed where the scheduler may pause trials.
     """
     return None if may_pause(study.scheduler.name) else study.ceiling + 1
@@ -331,10 +338,10 @@ def _most_started(study: StudyConfig) -> int | None:
 def _add_rolling(
     prepare: PrepareOperator, runner: str, most_started: int | None, most_trials: int
 ) -> list[Any]:
-    """Trials without a barrier: each trial is a mapped instance of its own.
+    """Adds the trials of a rolling study: each trial is an instance of a mapped task.
 
     Airflow maps one task over ``max_map_length`` items at most. Later trials have mapped tasks of
-    their own, which are expanded when the first of their trials is given a place to run.
+    their own, which are expanded when the first of their trials gets a slot.
     """
 
     def add_trials(numbers: Any) -> Any:
@@ -370,11 +377,11 @@ def _add_rolling(
 
 
 def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
-    """The best trial of a study with folds, trained on all data when its search is over."""
+    """Adds the task that trains the best trial of a study with folds on all data at the end."""
     retrain = find_runner(study.runner).operator()(
         task_id="retrain",
         is_retraining=True,
-        # A failed trial is no failure of its study, but a failed round is.
+        # A failed trial does not fail the study; a failed round does.
         trigger_rule=(
             TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
             if study.flow is Flow.ROLLING
@@ -391,7 +398,7 @@ def _document(study: StudyConfig, problem: str | None) -> str:
     return f"{warning}{study.description}\n\n```yaml\n{text}```\n"
 
 
-_GENERIC_DOCUMENT = """Runs the study that its trigger config holds, rolling:
+_GENERIC_DOCUMENT = """Runs the study in its trigger config, rolling:
 
 ```
 airflow dags trigger {dag_id} --conf '{{"study": {{"name": "quick", "code": "...", ...}}}}'

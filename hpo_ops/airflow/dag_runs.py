@@ -1,4 +1,4 @@
-"""DAG runs, started from inside the api-server."""
+"""DAG runs of Airflow, started by the gateway inside the api-server."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow.utils.types import DagRunTriggeredByType
 
 
 class AirflowRuns:
-    """Runs in Airflow's database. Whoever calls has checked the right to start them."""
+    """DAG runs in Airflow's database. The caller must have checked the right to start them."""
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
-        """Starts a DAG run; one that is there already stays as it is.
+        """Starts a DAG run; does nothing if there is one with that id.
 
         Raises:
             LookupError: There is no such DAG yet.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Event:
-    """A change of a workload's state that Airflow's scheduler has not been told of yet."""
+    """A change of a workload's state that Airflow's scheduler does not know yet."""
 
     key: WorkloadKey
     state: WorkloadState
@@ -63,11 +63,11 @@ class WorkerPipeExecutor(BaseExecutor):
 
     RECENT_SECONDS = 5.0
     BEGIN_SECONDS = 30.0
-    """A worker that has not begun its workload for so long is replaced."""
+    """Time after which a worker that has not begun its workload is replaced."""
     END_SECONDS = 30.0
-    """How long `end` lets running tasks finish."""
+    """Time that `end` gives running tasks to finish."""
     TERM_SECONDS = 5.0
-    """How long a worker has between SIGTERM and SIGKILL."""
+    """Time between SIGTERM and SIGKILL of a worker."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,16 +81,16 @@ class WorkerPipeExecutor(BaseExecutor):
         self._wake_reader: Connection | None = None
         self._wake_writer: Connection | None = None
 
-    # What Airflow's scheduler asks
+    # Called by Airflow's scheduler
 
     @property
     def slots_available(self) -> int:
-        """How many workloads more are accepted, those in advance included."""
+        """Number of workloads that can still be accepted, including those in advance."""
         return int(super().slots_available) + self._in_advance()
 
     @property
     def slots_occupied(self) -> int:
-        """How many of the `parallelism` slots are taken; workloads in advance take none."""
+        """Number of the `parallelism` slots that are taken; workloads in advance take none."""
         return max(0, int(super().slots_occupied) - self._in_advance())
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class WorkerPipeExecutor(BaseExecutor):
             self._give_out()
 
     def sync(self) -> None:
-        """Replaces dead workers and passes on what has happened to workloads."""
+        """Replaces dead workers and reports state changes of workloads to the scheduler."""
         self._replace_dead()
         if self._thread is not None and not self._thread.is_alive():
             self._start_thread()
@@ -132,7 +132,7 @@ class WorkerPipeExecutor(BaseExecutor):
     def change_state(
         self, key: WorkloadKey, state: WorkloadState, info: Any = None, remove_running: bool = True
     ) -> None:
-        """Notes a workload's state; one that the scheduler has given up is killed.
+        """Records the state of a workload, and kills it if the scheduler has given it up.
 
         The scheduler calls this with FAILED for a task that has sent no heartbeat for too long.
         Its worker may still hang in it.
@@ -142,7 +142,7 @@ class WorkerPipeExecutor(BaseExecutor):
         super().change_state(key, state, info, remove_running)
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
-        """Forgets a task that the scheduler will queue again; a worker that has it is killed."""
+        """Drops a task that the scheduler will queue again, and kills its worker if it has one."""
         self.queued_tasks.pop(ti.key, None)
         self._drop(ti.key)
         self.running.discard(ti.key)
@@ -155,7 +155,7 @@ class WorkerPipeExecutor(BaseExecutor):
         """Ends all workers without waiting for their tasks."""
         self._end(0.0)
 
-    # Accounts
+    # Bookkeeping
 
     def _queues(self) -> tuple[dict[Any, Any], ...]:
         return self.queued_tasks, self.queued_callbacks, self.queued_connection_tests
@@ -165,13 +165,13 @@ class WorkerPipeExecutor(BaseExecutor):
         yield from (worker.workload for worker in self._workers if worker.workload is not None)
 
     def _in_advance(self) -> int:
-        """How many workloads are accepted before a worker is free for them."""
+        """Number of workloads that are accepted before a worker is idle."""
         recent = time.monotonic() - self.RECENT_SECONDS
         with self._lock:
             return sum(ended_at > recent for ended_at in self._ended_at)
 
     def _drop(self, key: WorkloadKey) -> None:
-        """Forgets a workload without an event, and kills the worker that has it."""
+        """Drops a workload without reporting it, and kills the worker that runs it."""
         with self._lock:
             for workload in [each for each in self._waiting if each.key == key]:
                 self._waiting.remove(workload)
@@ -201,7 +201,7 @@ class WorkerPipeExecutor(BaseExecutor):
                 self._give_out()
 
     def _bury(self, worker: Worker) -> None:
-        """Takes a dead worker off the list, and settles the workload that it had."""
+        """Removes a dead worker, and requeues or fails its workload."""
         self._receive_all(worker)
         self._workers.remove(worker)
         close_worker(worker)
@@ -236,7 +236,7 @@ class WorkerPipeExecutor(BaseExecutor):
         )
 
     def _give_out(self) -> None:
-        """Gives waiting workloads to idle workers."""
+        """Assigns waiting workloads to idle workers."""
         for worker in self._workers:
             if not self._waiting:
                 return
@@ -263,7 +263,7 @@ class WorkerPipeExecutor(BaseExecutor):
         self._thread.start()
 
     def _serve(self) -> None:
-        """Receives from workers, and gives those that are idle their next workload."""
+        """Receives results of workers, and assigns the next workload to each idle worker."""
         while not self._is_ending.is_set():
             with self._lock:
                 pipes = [worker.pipe for worker in self._workers if worker.pipe is not None]
@@ -278,7 +278,7 @@ class WorkerPipeExecutor(BaseExecutor):
                 self._give_out()
 
     def _wake(self) -> None:
-        """Tells the thread that there are other workers to wait for."""
+        """Wakes the thread, so that it waits for new workers too."""
         if self._wake_writer is not None:
             self._wake_writer.send_bytes(b"!")
 
@@ -292,7 +292,7 @@ class WorkerPipeExecutor(BaseExecutor):
             self._receive(worker)
 
     def _receive(self, worker: Worker) -> None:
-        """Takes one message of a worker's: None when it begins, else how its workload ended."""
+        """Receives a message of a worker: None when it begins, else the result of its workload."""
         if worker.pipe is None:
             return
         try:

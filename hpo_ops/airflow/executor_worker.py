@@ -24,7 +24,7 @@ TITLE = "airflow worker -- WorkerPipeExecutor:"
 
 _PR_SET_PDEATHSIG = 1
 _LONGEST_ERROR = 500
-"""Characters of an error that a worker sends: a short message is written in one piece or not."""
+"""Characters of an error that a worker sends; a short message is written to a pipe atomically."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def close_worker(worker: Worker) -> None:
 
 
 def signal_worker(worker: Worker, number: signal.Signals) -> None:
-    """Signals a worker, unless it has been found dead: then its pid may be another's."""
+    """Signals a worker that is alive; the pid of a dead one may belong to another process."""
     if worker.process.is_alive() and worker.process.pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker.process.pid, number)
@@ -81,7 +81,7 @@ def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -
     # Ctrl-C is for the scheduler, which lets tasks finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # While another process has the other end, this one would never see it closed.
+    # A pipe is closed only when no process holds its other end any more.
     for end in foreign:
         if end is not None:
             end.close()

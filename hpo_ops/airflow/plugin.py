@@ -1,4 +1,4 @@
-"""The gateway inside Airflow's api-server: people log in by Airflow's own means."""
+"""The gateway inside Airflow's api-server, with Airflow's own login."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hpo_ops.gateway.services.job_submission import Platform
 
 SAFE_METHODS = ("GET", "HEAD")
 LEDGER_SECONDS = 60.0
-"""How long an api-server that starts waits for the ledger's database."""
+"""Time that the api-server waits at its start for the ledger's database."""
 
 
 @dataclass(frozen=True)
 class AirflowUser:
-    """A person logged in to Airflow, with the rights that its auth manager gives."""
+    """A person who is logged in to Airflow, with the rights from its auth manager."""
 
     user: BaseUser
 
@@ -49,7 +49,8 @@ class AirflowUser:
         return self._may("POST", dag_id)
 
     def may_operate(self) -> bool:
-        """Who may change Airflow's connections holds the gateway's own credentials."""
+        """Whether the person is an operator: may change Airflow's connections, and so read the
+        gateway's credentials."""
         return get_auth_manager().is_authorized_connection(method="PUT", user=self.user)
 
     def _may(self, method: Literal["GET", "POST", "PUT"], dag_id: str) -> bool:
@@ -83,7 +84,7 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=generic_most_trials(),
     )
-    # Airflow would go on without a plugin that fails, and never load it again.
+    # Airflow ignores a plugin that fails at its start, and never loads it again.
     return create_app(
         open_studies(environment, wait_seconds=LEDGER_SECONDS),
         login=log_in,

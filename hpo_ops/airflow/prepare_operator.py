@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 class PrepareOperator(BaseOperator):
     """Checks the study and its store, and enters the study in the ledger.
 
-    Returns the trial numbers that a rolling study maps over, and hands the study on beside them.
+    Returns the trial numbers that a rolling study is mapped over, and pushes the study's handle
+    by XCom.
 
     Args:
         config: The study; None takes it from the trigger's ``study``.
-        problem: What is wrong with the study's file: nothing new is started from it.
-        runner: Where the trials of the generic DAG run.
-        most_trials: Trials (with folds: folds) that a rolling DAG has tasks for.
+        problem: What is wrong with the study's file: the task fails with it.
+        runner: The runner of the generic DAG.
+        most_trials: Number of trials (with folds: folds) that a rolling DAG has tasks for.
     """
 
     ui_color = "#e8eaf6"
@@ -112,16 +113,16 @@ class PrepareOperator(BaseOperator):
         for warning in runner.find_warnings(config):
             self.log.warning("%s", warning)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
-        # What a task maps over must be another task's return value.
+        # Airflow maps tasks over the return value of another task only.
         count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
         return list(range(count))
 
     def _origin(self, config: StudyConfig) -> Provenance:
-        """What the study's trials are made from, as far as this worker can see."""
+        """The provenance of the study's trials; empty where the code cannot be hashed."""
         try:
             return find_origin(config, os.environ)
         except (BadCodeError, OSError) as error:
-            self.log.warning("no other study can share the scores of this one: %s", error)
+            self.log.warning("other studies cannot reuse the scores of this study: %s", error)
             return Provenance()
 
     def _pack_code(self, config: StudyConfig) -> tuple[str | None, list[str]]:
@@ -138,12 +139,12 @@ class PrepareOperator(BaseOperator):
         folder = Path(config.code)
         packages = find_packages(folder) if config.install else []
         archive = upload_code(store, folder)
-        self.log.info("code %s is %s", config.code, archive)
+        self.log.info("the code %s is packed in the store as %s", config.code, archive)
         return archive, packages
 
     @property
     def numbers(self) -> XComArg:
-        """The trial numbers that it returns, to map over."""
+        """The trial numbers that the task returns, to map over."""
         return Numbers(self)
 
     @property
@@ -185,7 +186,7 @@ class PrepareOperator(BaseOperator):
 
 
 def triggering_user(context: Context) -> str | None:
-    """The person who triggered the DAG run; None for a schedule and the like.
+    """The person who triggered the DAG run; None for a scheduled run.
 
     Airflow hands the name on to runs that a task of the run triggers, such as repeats.
     """

@@ -92,9 +92,9 @@ def update_capacities(gateway: GatewayClient) -> dict[str, float]:
 
 
 def run_state(task_instance: Any, study: LedgerStudy) -> RunState:
-    """The state of a study's DAG run, as a task can learn it.
+    """The state of a study's DAG run, from inside a task.
 
-    A run that is gone is an error to `get_dagrun_state`, like many others; it is counted first.
+    `get_dagrun_state` raises for a deleted run as for other errors, so runs are counted first.
     """
     if not task_instance.get_dr_count(dag_id=study.dag_id, run_ids=[study.run_id]):
         return RunState.MISSING

@@ -1,4 +1,4 @@
-"""Repeats of a study: the first run of an experiment starts the others, runs of the same DAG."""
+"""Repeats of a study: the first run of an experiment triggers the other runs of its DAG."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RepeatOf:
-    """Which repeat a run is.
+    """The experiment that a run belongs to, and its number there.
 
     Attributes:
-        experiment: The first run; None where there are no repeats.
-        number: Which one; the first run is 0.
+        experiment: Id of the first run; None where there are no repeats.
+        number: Number of the repeat; the first run is 0.
     """
 
     experiment: str | None = None
@@ -34,7 +34,11 @@ class RepeatOf:
 
 
 def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
-    """Which repeat this run is, by what it was triggered with."""
+    """The repeat that this run is, from its trigger config.
+
+    Raises:
+        AirflowFailException: A person gave the key, which only the first run may set.
+    """
     given = _conf(context).get(REPEAT)
     if given is None:
         return RepeatOf(context["run_id"]) if study.repeats > 1 else RepeatOf()
@@ -53,7 +57,7 @@ def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
 
 
 def start_repeats(context: Context, repeat: RepeatOf, count: int) -> None:
-    """Starts the other runs of an experiment from its first; those that are there stay."""
+    """Triggers the other runs of an experiment, if this is the first; safe to repeat."""
     if repeat.experiment is None or repeat.number > 0:
         return
     dag_id, conf = context["dag"].dag_id, _conf(context)
@@ -69,8 +73,8 @@ def start_repeats(context: Context, repeat: RepeatOf, count: int) -> None:
             isinstance(answer, ErrorResponse) and answer.error is ErrorType.DAGRUN_ALREADY_EXISTS
         )
         if isinstance(answer, ErrorResponse) and not is_there:
-            raise RuntimeError(f"repeat {number} could not be started: {answer.detail}")
-    logger.info("%d repeats started beside this one", count - 1)
+            raise RuntimeError(f"repeat {number} could not be triggered: {answer.detail}")
+    logger.info("%d more repeats of the study were triggered", count - 1)
 
 
 def _conf(context: Context) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The studies that run on this machine, so that their DAGs outlive a broken or deleted file."""
+"""The configurations of running studies on this machine.
+
+The DAG of a running study is built from here when its file is broken or deleted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from hpo_ops.protocol import write_aside
 
 
 def code_folder() -> Path:
-    """Where this machine keeps code that comes from the store."""
+    """Folder of this machine for code from the store."""
     return _home() / "code"
 
 
@@ -21,23 +24,23 @@ def _home() -> Path:
 
 
 class RunningStudies:
-    """One small file for each study that runs: written by `prepare`, deleted by `finalize`."""
+    """One file for each running study: written by `prepare`, deleted by `finalize`."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or _home() / "running"
 
     def remember(self, dag_id: str, run_id: str, config: StudyConfig) -> None:
-        """A study starts."""
+        """Writes the file of a study that starts."""
         self._folder.mkdir(parents=True, exist_ok=True)
         data = {"dag_id": dag_id, "run_id": run_id, "config": config.to_dict()}
         write_aside(self._file(dag_id, run_id), json.dumps(data))
 
     def forget(self, dag_id: str, run_id: str) -> None:
-        """A study has ended."""
+        """Deletes the file of a study that has ended."""
         self._file(dag_id, run_id).unlink(missing_ok=True)
 
     def studies(self) -> dict[str, StudyConfig]:
-        """The studies that run, by their DAG."""
+        """The running studies, by DAG id."""
         found: dict[str, StudyConfig] = {}
         for file in sorted(self._folder.glob("*.json")):
             try:

@@ -1,4 +1,4 @@
-"""The early-stopping sensor: decides whether a study goes on."""
+"""Sensors of a study: early stopping, and the wait for the next mapped task of trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 60.0
-"""How often a rolling study is compared with its tasks."""
+"""Seconds between two comparisons of a rolling study with its tasks."""
 ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
@@ -80,7 +80,7 @@ class EarlyStopSensor(BaseSensorOperator):
         return verdict.to_dict()
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Looks again after a wait."""
+        """Continues after the trigger has fired."""
         return self.execute(context)
 
     def _skip_the_rest(
@@ -103,7 +103,7 @@ class EarlyStopSensor(BaseSensorOperator):
         return self.trial_tasks[first], number - first
 
     def _abandon_lost(self, context: Context, gateway: GatewayClient, study: StudyHandle) -> None:
-        """Fails trials whose tasks have ended without a word, for example marked by a person."""
+        """Fails trials whose task ended without a report, for example marked by a person."""
         run_id = context["run_id"]
         states = (
             context["ti"]
@@ -122,7 +122,9 @@ class EarlyStopSensor(BaseSensorOperator):
         if lost:
             self._absorb(context, gateway, study, lost)
         for number in gateway.abandon(study.id, lost) if lost else ():
-            self.log.warning("trial %d has lost its task and counts as failed", number)
+            self.log.warning(
+                "trial %d counts as failed: its task ended without reporting a result", number
+            )
 
     def _absorb(
         self, context: Context, gateway: GatewayClient, study: StudyHandle, lost: Sequence[int]
@@ -135,7 +137,7 @@ class EarlyStopSensor(BaseSensorOperator):
                 log_comparison(self.log, gateway.absorb(study.id, scores))
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
-        """What the user's own criterion says: a reason, or whether to stop."""
+        """The answer of the study's own stopping criterion: a reason, or whether to stop."""
         config = config_of(study)
         if config.stop.when is None:
             return None
@@ -174,7 +176,7 @@ class LaterTrialsSensor(BaseSensorOperator):
         if progress.mapped_trials <= self.first_trial:
             raise AirflowSkipException(f"the study has {progress.mapped_trials} trials at most")
         if progress.begun <= self.first_trial:
-            self.log.info("trial %d has not been given a place yet", self.first_trial)
+            self.log.info("trial %d waits for a slot", self.first_trial)
             self.defer(
                 trigger=TrialWakeTrigger(study_id=study.id, trial=self.first_trial),
                 method_name="resume",
@@ -184,5 +186,5 @@ class LaterTrialsSensor(BaseSensorOperator):
         )
 
     def resume(self, context: Context, event: Any = None) -> list[int]:
-        """Looks again after a wait."""
+        """Continues after the trigger has fired."""
         return self.execute(context)

@@ -22,11 +22,11 @@ from hpo_ops.checkpoints.session_policy import StoreAccess, session_policy
 from hpo_ops.client.store_session import StoreSession
 
 SESSION_SECONDS = 3600
-"""What AWS allows for a role that is assumed with credentials of another role."""
+"""The longest session that AWS allows for a role assumed by another role."""
 
 
 def open_store_session(access: StoreAccess, segment: str) -> StoreSession:
-    """Makes credentials that are good for this access alone.
+    """Creates temporary credentials that are limited to one access.
 
     Raises:
         LookupError: No role is configured.
@@ -40,13 +40,13 @@ def open_store_session(access: StoreAccess, segment: str) -> StoreSession:
 
 
 def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> StoreSession:
-    """Assumes the role for a session that the access limits.
+    """Assumes a role for a session that is limited to one access.
 
     Args:
         service: A client of STS, from `token_service`.
         role: The role's ARN.
-        access: What the session may do, at most.
-        name: The session's name, for the records of the service.
+        access: What the session is limited to.
+        name: Name of the session in the service's audit log.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -68,7 +68,7 @@ def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> S
 
 @lru_cache(maxsize=4)
 def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
-    """A client of STS; kept, since it takes long to make."""
+    """A client of the token service (STS); cached, since creating one is slow."""
     import boto3
     from botocore.config import Config
 

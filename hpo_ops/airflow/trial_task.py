@@ -1,4 +1,4 @@
-"""The task of one trial, whatever its runner: asks for the next action, and hands on the score."""
+"""The task of one trial, for all runners: asks for the next action and pushes the score."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 
 
 SPARE_SECONDS = 60.0
-"""How long the next trial in line waits in its worker, ready to start, before it defers."""
+"""Time that the next queued trial waits in its worker, ready to start, before it defers."""
 TURN_SECONDS = 5.0
-"""How long the gateway may keep its question, until there is something to say."""
+"""Time that the gateway may hold a request open until there is a next action."""
 
 
 class TrialTask(BaseOperator):
-    """What tasks of trials have in common, wherever the training runs.
+    """The operator of a trial without the execution of its segments, which its subclasses add.
 
     Args:
         number: The trial.
-        hyperparameters: Its parameters, where they are known before it starts.
-        folds: Folds of each trial, where they are known before it starts.
-        is_retraining: It is the trial that trains the best one on all data, whatever its number.
+        hyperparameters: The trial's parameters, where they are known before it starts.
+        folds: Number of folds of each trial, where it is known before the trial starts.
+        is_retraining: Whether this is the retraining of the best trial on all data; the gateway
+            then says its number.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class TrialTask(BaseOperator):
 
     @property
     def label(self) -> str:
-        """The trial in the grid: its number, its parameters and, once it is known, its value.
+        """The label of the trial in Airflow's grid: number, parameters and, once known, value.
 
         With folds it is such as ``3 fold 2/5: lr=0.01 → 0.93``.
         """
@@ -79,7 +80,7 @@ class TrialTask(BaseOperator):
 
     @property
     def trial_name(self) -> str:
-        """What its lines in the log are about."""
+        """The name of the trial in log lines."""
         if self.is_retraining:
             return "the retraining"
         return Goal(trials=0, folds=self.folds).name_of(self.number)
@@ -119,21 +120,21 @@ class TrialTask(BaseOperator):
         self.log.info("%s", found.reason)
 
     def resume(self, context: Context, event: Any = None) -> None:
-        """Goes on after a wait."""
+        """Continues after the trigger has fired."""
         self.execute(context)
 
     def segment_key(self) -> str:
-        """Names this try of a segment: the gateway gives the same key the same segment."""
+        """The idempotency key of this attempt: the same key gets the same segment."""
         return uuid.uuid4().hex
 
     @abstractmethod
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
     ) -> TrialResult | None:
-        """Runs a segment to its end, and sees to it that the gateway knows how it ended.
+        """Runs a segment to its end, and makes sure that the gateway has recorded its end.
 
         Returns:
-            How the trial stands, where it has finished with that.
+            The trial's result, where the trial has finished with this segment; else None.
         """
 
     def _announce(self, turn: NextAction) -> None:
@@ -150,7 +151,7 @@ class TrialTask(BaseOperator):
         )
 
     def announce_end(self, result: SegmentResult) -> None:
-        """Says in the task's log how a segment ended."""
+        """Logs how a segment ended."""
         self.log.info(
             "%s segment %s at step %d: %s",
             self.trial_name,
@@ -160,15 +161,15 @@ class TrialTask(BaseOperator):
         )
 
     def end(self, context: Context, study: StudyHandle, score: TrialResult) -> None:
-        """Ends the task as its trial ended."""
+        """Pushes the score and ends the task as its trial ended: success, skipped or failed."""
         self._score = score
         self.number = score.trial
         self.folds = config_of(study).fold_count
         self.hyperparameters = score.params
         self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
-        # Neither a skipped nor a failed task pushes what it returns.
+        # Airflow does not push the return value of a skipped or failed task.
         context["ti"].xcom_push(key="return_value", value=score.to_dict())
-        # It goes with the task's state, where it would be a request of its own.
+        # Airflow sends the label together with the task's state: no request of its own.
         if not self.is_retraining:
             context["ti"].rendered_map_index = self.label
         if score.state is TrialState.PRUNED:
@@ -178,16 +179,16 @@ class TrialTask(BaseOperator):
 
 
 def assigned(turn: NextAction) -> Assignment:
-    """What a turn says to run."""
+    """The assignment of a next action that says to run."""
     if turn.assignment is None or turn.token is None:
-        raise ValueError(f"the gateway said run, but not what: {turn.reason}")
+        raise ValueError(f"the gateway said to run a segment without an assignment: {turn.reason}")
     return turn.assignment
 
 
 def known_study(turn: NextAction) -> StudyHandle:
-    """The study that a turn belongs to."""
+    """The study that a next action belongs to."""
     if turn.study is None:
-        raise ValueError(f"the gateway did not say which study it is: {turn.reason}")
+        raise ValueError(f"the gateway's next action names no study: {turn.reason}")
     return turn.study
 
 

@@ -1,4 +1,4 @@
-"""The trigger form: typed fields in the UI, the same keys in ``--conf``, checked before a run."""
+"""The trigger form of a study: typed fields in the UI, and the same keys in ``--conf``."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from hpo_ops.config import (
 from hpo_ops.config.runner_registry import DEFAULT_RUNNER
 
 REPEAT = "repeat"
-"""Key of a run that another run has started: which repeat of an experiment it is."""
+"""Key in the trigger config of a repeat, set by the first run of its experiment."""
 GENERIC_MAPPED_TASKS = 4
-"""Mapped tasks for trials that a generic DAG has; all but the first are for large studies."""
+"""Number of mapped tasks for trials in a generic DAG; large studies use more than one."""
 STUDY = "study"
-"""The one field of the generic DAG: a whole study."""
+"""The only field of a generic DAG's form: a complete study."""
 
 _SECTIONS = {
     "trials": "Search",
@@ -47,7 +47,7 @@ _SECTIONS = {
 
 
 def form_of(study: StudyConfig) -> dict[str, Param]:
-    """The fields that can be changed when a study is triggered, as the study has them."""
+    """The form of a study: the keys that can be changed at the trigger, with their values."""
     fields: dict[str, Param] = {}
     for key in OVERRIDABLE:
         if key.startswith("metric.") and study.metric is None:
@@ -65,13 +65,13 @@ def form_of(study: StudyConfig) -> dict[str, Param]:
 
 
 def generic_form() -> dict[str, Param]:
-    """The form of the generic DAG: a whole study, as an object or as YAML text."""
+    """The form of a generic DAG: a complete study, as an object or as YAML text."""
     return {
         STUDY: Param(
             {},
             type=["object", "string"],
             title="Study",
-            description="A whole study, as in a study file; code is a folder on the worker.",
+            description="A complete study, as in a study file; code is a folder on the worker.",
         )
     }
 
@@ -86,16 +86,16 @@ def read_trigger(
     runner: str = DEFAULT_RUNNER,
     unpack: Callable[[str], Path] = Path,
 ) -> StudyConfig:
-    """The study that a DAG run is to execute.
+    """Reads and checks the study of a DAG run.
 
     Args:
         config: The study of the DAG; None for the generic DAG.
-        conf: What the trigger gave.
+        conf: The trigger config.
         params: The form's values, defaults included.
         source: Where it comes from, for messages.
-        folder: What a relative code folder of a whole study is relative to.
-        runner: Where the trials of the generic DAG run.
-        unpack: The folder with the code of an archive in a store.
+        folder: The folder to which a relative code folder of a complete study refers.
+        runner: The runner of the generic DAG.
+        unpack: Unpacks a code archive of a store and returns its folder.
 
     Raises:
         StudyError: An unknown key, or a value that is not allowed.
@@ -124,7 +124,7 @@ def _whole_study(
         except yaml.YAMLError as error:
             raise StudyError(source, [f"study is not YAML: {error}"]) from error
     if not value:
-        raise StudyError(source, ["study is missing: give a whole study as conf"])
+        raise StudyError(source, ["study is missing: give a complete study in the trigger config"])
     given = {"flow": Flow.ROLLING.value, "runner": runner}
     data = {**given, **value} if isinstance(value, dict) else value
     if isinstance(data, dict) and isinstance(code := data.get("code"), str) and is_packed(code):
@@ -141,7 +141,7 @@ def _whole_study(
 
 
 def _problem_here(study: StudyConfig, runner: str) -> str | None:
-    """What of a study the generic DAG of a runner cannot do."""
+    """Why the generic DAG of a runner cannot run a study; None where it can."""
     if study.runner != runner:
         return f"runner is {study.runner!r}, but must be {runner!r} here"
     if study.flow is Flow.ROUNDS:
@@ -160,12 +160,12 @@ def _problem_here(study: StudyConfig, runner: str) -> str | None:
 
 
 def max_mapped() -> int:
-    """Instances that Airflow lets one mapped task have (``[core] max_map_length``)."""
+    """Airflow's limit of instances of a mapped task (``[core] max_map_length``)."""
     return int(airflow_conf.getint("core", "max_map_length"))
 
 
 def generic_most_trials() -> int:
-    """Trials (with folds: folds) of a study that a generic DAG has tasks for."""
+    """Number of trials (with folds: folds) that a generic DAG has tasks for."""
     return GENERIC_MAPPED_TASKS * max_mapped()
 
 
@@ -173,8 +173,8 @@ def check_map_length(study: StudyConfig, *, most: int, source: str) -> None:
     """Checks that a rolling study's DAG has a task instance for each trial, or fold.
 
     Args:
-        study: The study as it is triggered.
-        most: Instances that the DAG can have.
+        study: The study with the values of its trigger.
+        most: Number of instances that the DAG can have.
         source: Where the study comes from, for messages.
 
     Raises:
@@ -219,7 +219,7 @@ def _schema_at(key: str) -> dict[str, Any]:
 
 
 def _section(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The object behind a schema that may be a reference, or a reference or null."""
+    """Resolves a schema that is a reference, or a reference or null, to its object."""
     for choice in [schema, *schema.get("anyOf", [])]:
         if "$ref" in choice:
             found: dict[str, Any] = root["$defs"][choice["$ref"].rpartition("/")[2]]

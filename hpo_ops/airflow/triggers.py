@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 Key = tuple[int, int | None, int | None]
-"""What a wait is for: study, trial, and trials seen to end."""
+"""A wait: the study, the trial, and the number of ended trials that the waiter has seen."""
 
 
 class Listener:
-    """Asks the gateway, once for all that wait, whose wait is over."""
+    """Polls the gateway for all waiting triggers of this process in one request."""
 
     def __init__(self) -> None:
         self._waiting: dict[Key, list[asyncio.Future[dict[str, Any]]]] = {}
@@ -52,7 +52,7 @@ class Listener:
                 try:
                     await self._ask(client)
                 except (httpx.HTTPError, ValueError) as error:
-                    logger.warning("the gateway is away: %s", error)
+                    logger.warning("the gateway does not answer: %s", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _ask(self, client: httpx.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""A log file that is read while it grows."""
+"""Reads a log file while it grows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 MAX_LINE_BYTES = 1 << 16
 MAX_TURN_BYTES = 1 << 20
-"""How much is handed over at a time, so that a log that grows fast holds up nothing else."""
+"""Bytes that are read at a time, so that a fast log does not block the agent."""
 
 
 class LogTail:
-    """Hands a growing log to a callback, line by line, each once."""
+    """Passes each line of a growing log to a callback once."""
 
     def __init__(self, path: Path, on_line: Callable[[str], None]) -> None:
         self._stream = path.open("rb")
@@ -36,7 +36,7 @@ class LogTail:
         return True
 
     def close(self) -> None:
-        """Hands over what is left."""
+        """Passes on the remaining text, with or without a line break."""
         while self.follow():
             pass
         self._flush()

@@ -93,7 +93,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "b_copy.yaml").write_text(first.read_text())
     dags = build_dags(tmp_path)
     assert "broken" not in dags["a_good"].tags
-    assert "a_good.yaml has that name already" in (dags["b_copy"].doc_md or "")
+    assert "a_good.yaml has it too" in (dags["b_copy"].doc_md or "")
 
 
 def test_a_study_that_runs_keeps_its_tasks_when_its_file_is_changed(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_study_that_runs_keeps_its_tasks_when_its_file_is_changed(tmp_path: Pa
     write(tmp_path, "good", trials=60, parallelism=2)
     dag = build_dags(tmp_path)["good"]
     assert set(dag.task_ids) == tasks
-    assert "was changed while a run of good goes on" in (dag.doc_md or "")
+    assert "was changed while good runs" in (dag.doc_md or "")
     RunningStudies().forget("good", "run-1")
     assert len(build_dags(tmp_path)["good"].task_ids) > len(tasks)
 

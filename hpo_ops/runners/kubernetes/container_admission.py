@@ -1,4 +1,4 @@
-"""What a study's containers ask for under ``pod.spec``, judged by the operator's pod policy.
+"""Admission of the containers under ``pod.spec`` of a study, by the operator's pod policy.
 
 Everything is an allowlist: a field that is not named here is refused, so that a field of a later
 Kubernetes is not open by accident.
@@ -39,7 +39,7 @@ TRAINING_FIELDS = frozenset(
 OWN_FIELDS = TRAINING_FIELDS | {"args", "command", "image", "restartPolicy"}
 """Fields that a container of the study's own may have."""
 PLATFORM_VOLUMES = (WORKSPACE_VOLUME, SHARED_MEMORY_VOLUME)
-"""The workspace and ``/dev/shm``: containers of the study's own may mount them, whole."""
+"""The workspace and ``/dev/shm``: containers of the study may mount them without subPath."""
 PLATFORM_VARIABLES = (DIRECTORY_VARIABLE, SIDECAR_VARIABLE)
 SEGMENT_SECRETS = "hpo-*"
 """Secrets with the token and the keys of a segment's agent."""
@@ -54,7 +54,7 @@ _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "supplementalGroupsPolicy": ("Merge", "Strict"),
 }
-"""Fields of a security context and the values that take no protection away."""
+"""Fields of a security context, with the values that do not weaken protection."""
 
 Spec = Mapping[str, Any]
 
@@ -67,7 +67,7 @@ def allowed_by(setting: str) -> str:
 def judge_container(
     path: str, container: Spec, policy: PodPolicy, *, is_training: bool, volumes: frozenset[str]
 ) -> Iterator[str]:
-    """What is wrong with a container that a study describes.
+    """Why a container that a study describes is refused.
 
     Args:
         path: Where it stands, for messages.
@@ -100,7 +100,7 @@ _OF_THE_STUDY = {
 
 
 def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
-    """What is wrong with an image."""
+    """Why an image is refused."""
     if not isinstance(image, str):
         yield f"{path} is {shown(image)}, but must be text"
     elif not matches(image, policy.images):
@@ -110,7 +110,7 @@ def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
 def judge_name(
     path: str, name: object, allowed: tuple[str, ...], *, setting: str
 ) -> Iterator[str]:
-    """What is wrong with the name of an object in the cluster."""
+    """Why the name of an object in the cluster is refused."""
     if not isinstance(name, str):
         yield f"{path} is {shown(name)}, but must be text"
     elif not matches(name, allowed):
@@ -118,7 +118,7 @@ def judge_name(
 
 
 def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
-    """What is wrong with naming a secret."""
+    """Why a study may not name a secret."""
     if isinstance(name, str) and matches(name, (SEGMENT_SECRETS,)):
         yield f"{path} is {shown(name)}, but the secrets hpo-* are for the platform's agents only"
     elif isinstance(name, str) and _OLD_TOKEN.search(name) and name not in policy.secrets:
@@ -131,7 +131,7 @@ def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
 
 
 def named_items(path: str, value: object) -> tuple[list[tuple[str, Spec]], list[str]]:
-    """The items of a list whose items have names, each with its path; and what is wrong with it.
+    """The named items of a list, each with its path, and the problems of the list.
 
     Kubernetes and the merge of specs both find such items by their names.
     """
@@ -186,7 +186,7 @@ _ENVIRONMENT_KINDS = ("secretRef", "configMapRef")
 def _judge_sources(
     path: str, source: Spec, policy: PodPolicy, *, kinds: tuple[str, ...]
 ) -> Iterator[str]:
-    """What is wrong with the places that values are taken from."""
+    """Why the sources of environment variables are refused."""
     for kind, content in source.items():
         where = f"{path}.{kind}"
         if kind not in kinds:
@@ -231,7 +231,7 @@ def _judge_mounts(
 
 
 def judge_security_context(path: str, context: object, policy: PodPolicy) -> Iterator[str]:
-    """What is wrong with the security context of a container or of the pod."""
+    """Why the security context of a container or of the pod is refused."""
     fields, wrong = _mapping(path, context)
     yield from wrong
     for key, value in fields.items():
@@ -305,7 +305,7 @@ def _judge_resources(path: str, resources: object) -> Iterator[str]:
 
 
 def _judge_host_access(path: str, container: Spec) -> Iterator[str]:
-    """Ports of the node, and requests that the node itself makes on behalf of a probe."""
+    """Refusals of host ports, and of probes and hooks by which the node sends requests."""
     ports = container.get("ports", [])
     if not isinstance(ports, list) or not all(isinstance(port, Mapping) for port in ports):
         yield f"{path}.ports is {shown(ports)}, but must be a list of mappings"

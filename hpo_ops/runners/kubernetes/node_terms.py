@@ -19,10 +19,10 @@ _PATH = (
 
 
 def required_terms(spec: Spec) -> list[Spec]:
-    """The terms of a spec, none of which a node has to fit where there are none.
+    """The required node terms of a spec; a node must match one of them, if there are any.
 
     Raises:
-        ValueError: There is something else in their place.
+        ValueError: The affinity is not well-formed.
     """
     value: Any = spec
     for number, key in enumerate(_PATH):
@@ -37,10 +37,10 @@ def required_terms(spec: Spec) -> list[Spec]:
 
 
 def join_terms(platform: Spec, built: Spec) -> dict[str, Any]:
-    """The built spec, with the terms of platform and template in force beside the study's.
+    """The built spec with node terms that require both the template's and the study's.
 
     Raises:
-        ValueError: The study's affinity is not one.
+        ValueError: The study's affinity is not well-formed.
     """
     own, found = required_terms(platform), required_terms(built)
     if not own or own == found:
@@ -61,7 +61,7 @@ def _both(one: Spec, other: Spec) -> dict[str, Any]:
 
 
 def _with(base: Spec, over: Spec) -> dict[str, Any]:
-    """A mapping with one value deep in it changed."""
+    """A copy of nested mappings with values replaced."""
     return {
         **base,
         **{

@@ -1,4 +1,4 @@
-"""The task of a trial that runs as pods: one pod a segment, found by its label, never by name."""
+"""The operator of trials that run as pods: one pod for each segment, found by its labels."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 SEGMENT_KEY = "pod"
-"""The same for every try of a task: one that comes again finds the segment, and its pod."""
+"""Idempotency key of all attempts of a task: a retried task finds its segment and its pod."""
 NATIVE_SIDECARS = (1, 29)
 
 
 class TrialPodOperator(TrialTask, KubernetesPodOperator):
     """Runs one trial as pods, deferred while they run.
 
-    Airflow's operator builds the pod and brings the connection. Waiting and coming back are done
-    here, since a segment ends when its agent has brought everything home, not when the training
-    has ended, and since a trial may have many pods, one after the other.
+    Airflow's operator creates the request and the connection. Waiting is done here, since a
+    segment ends when its agent has uploaded everything, not when the training container ends,
+    and since a trial may have several pods, one after the other.
     """
 
     ui_color = "#e8def8"
@@ -81,7 +81,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         if pod is None:
             pod = self._start(study, turn, settings, namespace, context)
         else:
-            self.log.info("pod %s runs already", pod.metadata.name)
+            self.log.info("pod %s of this segment is running already", pod.metadata.name)
         self.defer(
             trigger=SegmentTrigger(
                 segment=assignment.segment,
@@ -108,13 +108,13 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         ooms: int,
         study: Mapping[str, Any],
     ) -> None:
-        """Settles what became of a segment's pod, and asks what is next."""
+        """Records how a segment's pod ended, deletes the pod, and asks for the next action."""
         handle = StudyHandle.from_dict(study)
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
         result = self._judge(status, event, config_of(handle).resources, ooms)
         if status.said:
-            self.log.info("the container that failed said last:\n%s", status.said)
+            self.log.info("last output of the container that failed:\n%s", status.said)
         digest = image_digest(pod)
         receipt = connect_gateway().finish_segment(
             segment, result, provenance=Provenance(image_digest=digest), is_fallback=True
@@ -132,7 +132,9 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             try:
                 self._delete_ended(study, score.trial)
             except ApiException as error:
-                self.log.warning("an old pod may be left, for the reconciler: %s", error.reason)
+                self.log.warning(
+                    "a pod of an earlier attempt is left for the reconciler: %s", error.reason
+                )
         TrialTask.end(self, context, study, score)
 
     def _judge(
@@ -165,7 +167,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return self.hook.get_namespace() or DEFAULT_NAMESPACE
 
     def _delete_ended(self, study: StudyHandle, number: int) -> None:
-        """Deletes the pods of this trial that a try before this one did not live to delete."""
+        """Deletes ended pods of this trial that an earlier attempt of the task has left."""
         labels = trial_labels(study.name, study.run_id, number, key=study.key)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = self.client.list_namespaced_pod(
@@ -177,9 +179,9 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
                 self.delete(pod, is_lost=status.is_lost)
 
     def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
-        """Deletes a pod that has ended; without waiting for its node where nothing runs there.
+        """Deletes a pod, without waiting for its node if nothing runs there any more.
 
-        A node that was told to end a pod may take long to say that it has, or be lost meanwhile.
+        A node may take long to confirm the end of a pod, or be lost meanwhile.
         """
         is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
         try:
@@ -230,11 +232,11 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         try:
             pod = self.client.create_namespaced_pod(namespace, request)
         except ApiException as error:
-            if error.status == 409:  # a try before this one got as far as that
+            if error.status == 409:  # an earlier attempt has created it
                 return self.client.read_namespaced_pod(plan.name, namespace)
             if error.status in (400, 403, 422):
                 raise AirflowFailException(
-                    f"Kubernetes does not take the pod: {error.body or error.reason}"
+                    f"Kubernetes refuses the pod: {error.body or error.reason}"
                 ) from error
             raise
         self._give_to(pod, secret, namespace)
@@ -244,7 +246,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return pod
 
     def _build(self, template: Spec, plan: SegmentPod) -> Spec:
-        """The pod, if the operator's policy of now allows it; no secret is made before that."""
+        """Builds the pod, if the operator's current policy allows it. No secret exists before."""
         refusals = judge_namespace(plan.pod.namespace, plan.policy, own=self._own_namespace())
         try:
             if refusals:
@@ -268,7 +270,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             self.client.replace_namespaced_secret(name, namespace, body)
 
     def _give_to(self, pod: kubernetes.V1Pod, secret: str, namespace: str) -> None:
-        """The secret goes when its pod goes."""
+        """Makes the pod the owner of its secret: Kubernetes deletes them together."""
         owner = kubernetes.V1OwnerReference(
             api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid
         )
@@ -290,7 +292,7 @@ def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What the pods of a study are like, for the next segment of one of its trials."""
+    """Resources, images and template of the pod of a trial's next segment."""
 
     resources: Resources
     pod: Pod

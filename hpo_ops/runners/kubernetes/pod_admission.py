@@ -1,4 +1,4 @@
-"""Whether a study may have the pods that it asks for: the operator's pod policy, applied.
+"""Admission of a study's pods by the operator's pod policy.
 
 Template and generated parts of a pod are the operator's and the platform's own; only the study's
 part is judged. It is judged twice: when the study starts, so that its author reads every problem
@@ -73,7 +73,7 @@ _OWN_KEYS = {
 
 
 class PodRefusedError(ValueError):
-    """A pod that the operator's policy does not let a study have.
+    """The operator's policy does not allow the pod that a study asks for.
 
     Attributes:
         problems: One sentence a problem.
@@ -92,7 +92,7 @@ def find_refusals(
     environment: Mapping[str, str] | None = None,
     template: str | None = None,
 ) -> list[str]:
-    """Everything that a study asks of its pods and may not have, one sentence each.
+    """Everything that a study asks of its pods and that is refused, one sentence each.
 
     Whether the namespace is allowed depends on the cluster's connection, and is judged by
     :func:`judge_namespace`.
@@ -118,7 +118,7 @@ def find_refusals(
 
 
 def judge_namespace(namespace: str | None, policy: PodPolicy, *, own: str) -> list[str]:
-    """What is wrong with the namespace that a study asks for.
+    """Why the namespace that a study asks for is refused.
 
     Args:
         namespace: The study's ``pod.namespace``.
@@ -139,7 +139,7 @@ def _judge_template(name: str, policy: PodPolicy) -> Iterator[str]:
 
 
 def _judge_keys(pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """The keys of the section ``pod`` that stand for a field of the spec."""
+    """Refusals of keys of the section ``pod`` that set a field of the spec."""
     if pod.service_account is not None:
         yield from judge_name(
             "pod.service_account",
@@ -166,7 +166,7 @@ def _judge_spec(pod: Pod, policy: PodPolicy) -> Iterator[str]:
         yield f"pod.spec is nested more than {MAX_DEPTH} levels deep"
         return
     for path in _nulls("pod.spec", spec):
-        # A null would take away what the platform and the template say.
+        # A null would remove what the platform and the template set.
         if path != "pod.spec.securityContext.fsGroup":
             yield f"{path} is null, but must have a value"
     for key in spec:
@@ -203,7 +203,7 @@ def _judge_whole_pod(spec: Spec, policy: PodPolicy) -> Iterator[str]:
 
 
 def _depth(value: object) -> int:
-    """How deeply mappings and lists are nested, as far as that matters."""
+    """Depth of nested mappings and lists, counted up to the limit."""
     level, depth = [value], 0
     while level and depth <= MAX_DEPTH:
         depth += 1

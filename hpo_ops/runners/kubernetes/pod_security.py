@@ -22,7 +22,7 @@ Spec = dict[str, Any]
 def harden(
     spec: Spec, *, user: int | Literal["image"], may_be_root: bool, is_root_read_only: bool
 ) -> Spec:
-    """A pod's spec with the security contexts filled in.
+    """Fills the security contexts of a pod's spec.
 
     Args:
         spec: The spec.
@@ -64,7 +64,7 @@ def _user(user: int | Literal["image"], *, may_be_root: bool) -> Spec:
 
 
 def _over(defaults: Spec, said: Mapping[str, Any]) -> Spec:
-    """Defaults with what was said over them; of capabilities, added ones beside dropped ones."""
+    """Merges a security context over defaults; dropped capabilities stay beside added ones."""
     merged = {**defaults, **said}
     if "capabilities" in defaults:
         merged["capabilities"] = {**defaults["capabilities"], **merged["capabilities"]}

@@ -1,4 +1,4 @@
-"""What a pod's status says: still waiting, at work, or how it ended and whose fault it was."""
+"""Reads the status of a segment's pod: pending, running, or how and why it ended."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from hpo_ops.runners.kubernetes.pod_names import AGENT, PACKAGES, RESTORE, TRAIN
 from hpo_ops.runners.kubernetes.segment_pod import UPLOAD_SECONDS
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
-"""Of processes that were told to leave; by the kernel for memory, the reason says so."""
+"""Exit codes of processes that were ended by SIGTERM or SIGKILL, as by an eviction."""
 LOST_SECONDS = 30.0
-"""After the grace period of a pod that was told to go: its node does not answer any more."""
+"""Time after the grace period of a deleted pod when its node counts as lost."""
 LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
-"""Of containers that were gone when their node came back: nobody saw how they ended."""
+"""Reasons of containers that were gone after their node restarted: their end is unknown."""
 UNSEEN_EXIT_CODE = 255
-"""What containerd makes of an end that nobody saw, sometimes without such a reason."""
+"""Exit code that containerd gives a container whose end it did not observe."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
-"""Reasons to wait that do not go away by waiting."""
+"""Reasons of a pending pod that waiting does not resolve."""
 _TIMED_OUT = "timed out"
-"""In the message of a reason that goes away: a node that has just started cannot read secrets."""
+"""In the message of a reason that resolves itself: a new node cannot read secrets at first."""
 _FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
-"""What our init containers do."""
+"""What the platform's init containers do, for messages."""
 
 
 class Phase(StrEnum):
-    """Where a segment's pod is."""
+    """The phase of a segment's pod."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class PodStatus:
-    """What is to be known of a pod.
+    """The state of a segment's pod.
 
     Attributes:
         phase: Where it is.
@@ -76,7 +76,7 @@ GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED, cause=Ca
 
 
 def read_status(pod: Any, now: datetime) -> PodStatus:
-    """Reads a pod as either Kubernetes client has it.
+    """Reads the status of a pod, of either Kubernetes client.
 
     Args:
         pod: The pod; None where there is none.
@@ -100,7 +100,7 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
         return _read_end(pod, containers)
     if status.phase == "Pending" or not _has_started(status.container_statuses):
         if pod.metadata.deletion_timestamp is not None:
-            # Its secrets may go before it does: what it waits for then is its own end.
+            # Its secrets may be deleted first: then it only waits for its own deletion.
             return PodStatus(Phase.PENDING, "its pod is being deleted")
         reason, is_hopeless = _what_it_waits_for(status)
         return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
@@ -120,7 +120,7 @@ def telling_reason(before: str, now: str) -> str:
 
 
 def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
-    """Whether the training has ended and its agent has brought everything home.
+    """Whether the training has ended and its agent has uploaded everything.
 
     The agent ends after the training. As a native sidecar it stays until Kubernetes tells it to
     go, and other containers of the study's may hold that up: there the training's container ends
@@ -144,7 +144,7 @@ def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
 
 def _is_lost(pod: Any, now: datetime) -> bool:
     told: datetime | None = pod.metadata.deletion_timestamp
-    # The timestamp is when it must be gone: the grace period is over then.
+    # The deletion timestamp includes the grace period.
     return told is not None and (now - told).total_seconds() > LOST_SECONDS
 
 
@@ -168,7 +168,7 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
     training = containers.get(TRAINING)
     exit_code = training.exit_code if training is not None else None
     if pod.status.reason or pod.metadata.deletion_timestamp is not None:
-        # Evicted, preempted by one that matters more, or with its node shut down.
+        # Evicted, preempted by a pod with higher priority, or ended with its node.
         told = ": ".join(filter(None, (pod.status.reason, pod.status.message)))
         return PodStatus(
             Phase.ENDED,
@@ -206,7 +206,7 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
 
 
 def _is_unseen(pod: Any, training: Any) -> bool:
-    """Whether the exit code stands for an end that nobody saw: the agent did not see it either.
+    """Whether the exit code means that nobody observed the end, not even the agent.
 
     An agent that outlives the training says how that ended, and then ends by itself.
     """
@@ -233,7 +233,7 @@ def _memory_limit(pod: Any) -> str | None:
 
 
 def _failure_before(pod: Any) -> PodStatus | None:
-    """How an init container failed, unless the pod was told to go."""
+    """How an init container failed, unless the pod was deleted."""
     has_started = _has_started(pod.status.container_statuses)
     if pod.status.reason or pod.metadata.deletion_timestamp is not None or has_started:
         return None
@@ -251,7 +251,7 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
         return PodStatus(Phase.ENDED, reason, Outcome.FAILED, cause=Cause.OUT_OF_MEMORY, said=said)
     told = _last_words(said)
     reason = f"{work} failed: {told}" if told else f"{work} failed"
-    # Restoring is ours, and worth another try; the rest is what the study asks for.
+    # Restoring is the platform's work and is tried again; the rest is the study's own.
     is_preempted = (
         name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
     )
@@ -260,14 +260,14 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
 
 
 def _last_words(said: str) -> str:
-    """The last line that tells an error, as pip marks them, or else the last line."""
+    """The last line that pip marks as an error, or else the last line."""
     lines = said.splitlines()
     errors = [line for line in lines if line.lower().startswith("error:")]
     return (errors or lines or [""])[-1]
 
 
 def _what_it_waits_for(status: Any) -> tuple[str, bool]:
-    """Kubernetes' own words, and whether waiting is hopeless."""
+    """Kubernetes' reason for a pending pod, and whether waiting cannot help."""
     for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):
@@ -283,7 +283,7 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
 
 
 def image_digest(pod: Any) -> str | None:
-    """What the name of the training's image stood for; None where the cluster does not say."""
+    """Digest of the training's image; None where the cluster does not report it."""
     for status in (pod.status.container_statuses if pod is not None else None) or ():
         if status.name == TRAINING and "sha256:" in (status.image_id or ""):
             return "sha256:" + str(status.image_id).rpartition("sha256:")[2]

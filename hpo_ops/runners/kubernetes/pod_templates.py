@@ -1,4 +1,4 @@
-"""The pod templates of pools: files that belong to whoever runs the cluster."""
+"""The pod templates of pools: files of the operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TEMPLATES_VARIABLE = "HPO_POD_TEMPLATES"
 
 
 def read_template(resources: Resources, pod: Pod) -> Spec:
-    """The pod template of a pool.
+    """Reads the pod template of a pool.
 
     Raises:
-        AirflowFailException: There is none, or it is none.
+        AirflowFailException: The file is missing, or is no template of a pod.
     """
     given = os.environ.get(TEMPLATES_VARIABLE)
     folder = Path(given) if given else dags_folder().parent / "k8s_pod_templates"
@@ -33,5 +33,5 @@ def read_template(resources: Resources, pod: Pod) -> Spec:
             f"the pod template {path} cannot be read ({error}); there are: {known}"
         ) from error
     if not isinstance(template, dict) or template.get("kind") != "Pod":
-        raise AirflowFailException(f"the pod template {path} is no pod")
+        raise AirflowFailException(f"the pod template {path} has no Kubernetes object of kind Pod")
     return template

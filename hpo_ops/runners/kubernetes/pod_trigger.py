@@ -29,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 ALIVE_SECONDS = 20.0
-"""Between two words to the gateway that a pod is there: its place is taken as long as it is."""
+"""Heartbeat interval: the lease of a segment is kept as long as its pod exists."""
 OK, NOT_FOUND = 200, 404
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 
 class PodWatcher:
-    """Lists the pods of one namespace for all who wait for one of them."""
+    """Lists the pods of one namespace for all triggers that wait for a pod there."""
 
     def __init__(self, conn_id: str, namespace: str) -> None:
         self._hook = AsyncKubernetesHook(conn_id=conn_id)
@@ -46,11 +46,11 @@ class PodWatcher:
         self._unwanted: set[str] = set()
 
     def is_unwanted(self, segment: str) -> bool:
-        """Whether the gateway has no use for the segment any more, as far as was heard."""
+        """Whether the gateway said at the last heartbeat that the segment is not needed."""
         return segment in self._unwanted
 
     async def watch(self, segment: str) -> AsyncIterator[Any]:
-        """The segment's pod, again and again; None when there is none."""
+        """Yields the segment's pod at each poll; None where it does not exist."""
         queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         self._waiting.setdefault(segment, []).append(queue)
         if self._task is None or self._task.done():
@@ -70,7 +70,7 @@ class PodWatcher:
                 try:
                     await self._look_once(api)
                 except Exception as error:  # noqa: BLE001, the cluster or the gateway is away
-                    logger.warning("pods cannot be seen: %s", error)
+                    logger.warning("the pods of the namespace cannot be listed: %s", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _look_once(self, api: kubernetes.CoreV1Api) -> None:
@@ -150,25 +150,27 @@ class SegmentTrigger(BaseTrigger):
                         said = reason
                         self.log.info("pod %s waits: %s", self.pod, said)
                     if watcher.is_unwanted(self.segment):
-                        yield TriggerEvent({"unwanted": "the study has no use for it any more"})
+                        yield TriggerEvent(
+                            {"unwanted": "the study does not need this trial any more"}
+                        )
                         return
                     waited = (now - pod.metadata.creation_timestamp).total_seconds()
                     if status.is_hopeless or waited > self.schedule_timeout:
-                        timeout = f"the pod waited {waited:.0f} s in vain: {said}"
+                        timeout = f"the pod did not start within {waited:.0f} s: {said}"
                         yield TriggerEvent({"timeout": timeout})
                         return
         finally:
             log.cancel()
 
     async def _copy_log(self, answer: Any) -> bool:
-        """Copies a log to its end; False where it is not there yet, or its node cannot say."""
+        """Copies a log to its end; returns False where there is no log yet, or its node fails."""
         if answer.status == OK:
             async for line in answer.content:
                 self.log.info("%s", line.decode(errors="replace").rstrip())
         return answer.status in (OK, NOT_FOUND)
 
     async def _follow_log(self) -> None:
-        """Writes what the training prints to the task's log, as it comes."""
+        """Copies the output of the training to the task's log while it runs."""
         hook = AsyncKubernetesHook(conn_id=self.conn_id)
         options: dict[str, Any] = {}
         async with hook.get_conn() as connection:

@@ -1,4 +1,4 @@
-"""A built pod compared with the one that platform and template make without the study's part.
+"""Verification of a built pod against the pod that platform and template make by themselves.
 
 It repeats no rule on the study's part, but holds what these rules are for. So a way around one of
 them, or around the merge of specs, is refused all the same.
@@ -22,7 +22,7 @@ from hpo_ops.runners.kubernetes.pod_names import TRAINING
 
 
 def check_built(platform: Spec, built: Spec, policy: PodPolicy) -> None:
-    """Refuses a built pod in which the study has changed what is not the study's.
+    """Refuses a built pod in which the study has changed parts of the platform or template.
 
     Args:
         platform: The pod of template and platform.
@@ -79,7 +79,7 @@ def _changed_training(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _own_containers(spec: Spec) -> Iterator[Spec]:
-    """The training and the containers of the study's own."""
+    """The training container and the study's own containers."""
     for key in ("initContainers", "containers"):
         for container in spec.get(key, ()):
             if container["name"] not in PLATFORM_CONTAINERS:
@@ -87,7 +87,7 @@ def _own_containers(spec: Spec) -> Iterator[Spec]:
 
 
 def _changed_protection(before: Spec, after: Spec) -> Iterator[str]:
-    """What a template says of security, for the whole pod or one container, stays in force."""
+    """Security settings of the template, of pod or container, that the built pod weakens."""
     old = {item["name"]: item.get("securityContext", {}) for item in _own_containers(before)}
     whole = before.get("securityContext", {})
     found = [("spec", after.get("securityContext", {}), whole)]
@@ -103,7 +103,7 @@ def _changed_protection(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _foreign_mounts(before: Spec, after: Spec) -> Iterator[str]:
-    """Mounts, by containers of the study, of volumes that belong to platform or template."""
+    """Containers of the study that mount volumes of the platform or template."""
     old = {item["name"]: item.get("volumeMounts", []) for item in _own_containers(before)}
     closed = set(_by_name(before.get("volumes"))) - {*PLATFORM_VOLUMES}
     for item in _own_containers(after):
@@ -118,7 +118,7 @@ def _by_name(items: Any) -> dict[str, Spec]:
 
 
 def _segment_secret(before: Spec, after: Spec) -> str | None:
-    """A segment's secret that the study's part names, in whatever way Kubernetes knows."""
+    """Secrets of segments that the study's part of the pod refers to in any field."""
     old, new = (set(_secret_names(_without_platform(spec))) for spec in (before, after))
     return min(new - old, default=None)
 

@@ -1,4 +1,4 @@
-"""What a study's volumes show to its containers, judged by the operator's pod policy."""
+"""Admission of the volumes under ``pod.spec`` of a study, by the operator's pod policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGENT_AND_TEMPORARY = (AGENT_VOLUME, AGENT_TEMPORARY, TRAINING_TEMPORARY)
 
 
 def judge_volume(path: str, volume: Spec, pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """What is wrong with a volume that a study declares.
+    """Why a volume that a study declares is refused.
 
     Args:
         path: Where it stands, for messages.
@@ -65,7 +65,7 @@ def _judge_volume_source(
 
 
 def _judge_ephemeral(path: str, content: Spec) -> Iterator[str]:
-    """An ephemeral volume is new and empty: no copy of another claim, no volume by name."""
+    """Refusals of ephemeral volumes that copy another claim or name an existing volume."""
     template = content.get("volumeClaimTemplate")
     spec = template.get("spec") if isinstance(template, Mapping) else None
     if not isinstance(spec, Mapping):

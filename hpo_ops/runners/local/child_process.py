@@ -1,4 +1,4 @@
-"""A training process, seen from the runner that asked for it."""
+"""A training process, as the runner that started it controls it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORK_SERVER = str(Path(fork_server.__file__).resolve())
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What to start, where, and with which environment.
+    """A process to start: command, folder and environment.
 
     Attributes:
         argv: The command, its program resolved.
@@ -38,7 +38,7 @@ class Launch:
 
 
 class NotStartedError(RuntimeError):
-    """A process could not be started this way."""
+    """The fork server could not start the process; it can be started as an ordinary one."""
 
 
 class Process:
@@ -59,7 +59,7 @@ class Process:
         return self._pid
 
     def request(self, launch: Launch, log: BinaryIO) -> None:
-        """Asks for the process; closes itself if there is none.
+        """Asks the fork server to start the process; closes the connection if it does not.
 
         Raises:
             NotStartedError: The fork_server does not answer.
@@ -107,7 +107,7 @@ class Process:
         self._send(signal.SIGKILL)
 
     def close(self) -> None:
-        """Kills what still runs."""
+        """Kills the process group if it still runs, and closes the connection."""
         if self._exit_code is None and self._pid is not None:
             self.kill()
             self.wait(CLOSE_SECONDS)
@@ -135,7 +135,7 @@ class Process:
         return message
 
     def _kill_orphans(self) -> int:
-        """The fork server is gone, and with it its child: kill the rest of the group."""
+        """Kills the process group after the fork server, and with it the process, was killed."""
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -143,7 +143,7 @@ class Process:
 
 
 def start_cold(launch: Launch, log: BinaryIO) -> Process:
-    """Starts a command as an ordinary process, under a guard of its own."""
+    """Starts a command as an ordinary process, with a fork server of its own as its parent."""
     ours, theirs = socket.socketpair()
     with theirs:
         guard = subprocess.Popen(  # noqa: S603, our own file

@@ -1,4 +1,4 @@
-"""Parents training processes, so that none of them outlives who asked for it.
+"""The fork server: parent of training processes, so that none outlives its runner.
 
 Run as a script by the Python of the training code; standard library only:
 
@@ -38,7 +38,7 @@ READY = b"ready"
 
 
 class ForkServer:
-    """The process ids of children and the connections of those who asked for them."""
+    """The training processes of the server, and the connections of their runners."""
 
     def __init__(self, idle_seconds: float | None = None, lock: str | None = None) -> None:
         self._selector = selectors.DefaultSelector()
@@ -50,7 +50,7 @@ class ForkServer:
         self._libc = ctypes.CDLL(None)
 
     def listen(self, path: str) -> None:
-        """Accepts runners on a socket."""
+        """Listens for runners on a socket."""
         Path(path).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -58,7 +58,7 @@ class ForkServer:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def serve(self) -> dict[str, Any] | None:
-        """Serves until there is no more work.
+        """Serves runners until there is nothing left to serve.
 
         Returns:
             None in the fork server, at its end; in a child, the request that it is to run.
@@ -78,7 +78,7 @@ class ForkServer:
         return None
 
     def start(self, connection: socket.socket) -> dict[str, Any] | None:
-        """Starts the process that a connection asks for; returns its request in the child."""
+        """Forks the process that a connection asks for; returns the request in the child only."""
         parent = os.getpid()
         try:
             connection.settimeout(REQUEST_SECONDS)
@@ -144,7 +144,7 @@ class ForkServer:
             self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
 
     def _close_if_alone(self) -> bool:
-        """Ends listening unless a runner is about to connect: it holds the lock while it does."""
+        """Stops listening, unless a runner holds the lock to connect."""
         if self._lock is None or self._listener is None:
             return False
         with Path(self._lock).open("ab") as lock:
@@ -167,7 +167,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
 
 
 def _send_signal(pid: int, number: int) -> None:
-    """SIGKILL goes to the whole group, any other signal to its leader only."""
+    """Sends SIGKILL to the process group, and any other signal to its leader only."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
         if number == signal.SIGKILL:
@@ -175,7 +175,7 @@ def _send_signal(pid: int, number: int) -> None:
 
 
 def _enter(request: dict[str, Any], log: int) -> None:
-    """Makes this process look like a fresh one: descriptors, signals, folder, environment."""
+    """Resets descriptors, signals, folder and environment as in a newly started process."""
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(log, 1)
@@ -199,7 +199,7 @@ def _give_up(message: str) -> NoReturn:
 
 
 def run_command(request: dict[str, Any]) -> NoReturn:
-    """Becomes the command."""
+    """Replaces this process by the command."""
     program = request["argv"][0]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -242,7 +242,7 @@ def _run_as_main(script: str) -> int:
 
 
 def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
-    """Ends as an interpreter does, without taking the preloaded modules apart.
+    """Exits as an interpreter does, without tearing down the preloaded modules.
 
     That alone takes most of a second with torch. Threads are joined, exit functions called, and
     what the script left is destroyed, so that its open files are written out.
@@ -258,7 +258,7 @@ def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
 
 
 def preload(imports: list[tuple[str, list[str]]]) -> None:
-    """Imports what scripts will import; a failure is the script's to meet."""
+    """Preloads the imports of scripts; a failing import is left to the script."""
     for module, names in imports:
         try:
             __import__(module, fromlist=names)
@@ -267,14 +267,14 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
 
 
 def guard(descriptor: str) -> None:
-    """Parents one command, for a connection that is already there."""
+    """Runs one command as a child, for a connection that exists already."""
     fork_server = ForkServer()
     if request := fork_server.start(socket.socket(fileno=int(descriptor))) or fork_server.serve():
         run_command(request)
 
 
 def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> None:
-    """Parents many scripts; detaches itself at once, since the runner waits for its start only."""
+    """Forks many scripts; detaches at once, since the runner waits for its start only."""
     if os.fork():
         os._exit(0)
     sys.path.pop(0)

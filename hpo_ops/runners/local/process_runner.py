@@ -1,4 +1,4 @@
-"""A trial as a process on this machine."""
+"""Runs the training of a segment as a process of this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessRunner:
-    """Runs one segment as a process group of its own; nothing of it is left afterwards.
+    """Runs the training of one segment as a process group, and ends all of it afterwards.
 
     Args:
         command: The training command; ``python`` means the interpreter that runs this.
@@ -88,5 +88,5 @@ class ProcessRunner:
             try:
                 return self._warm.start(launch, log)
             except NotStartedError as error:
-                logger.info("starts cold: %s", error)
+                logger.info("starts without preloaded imports: %s", error)
         return start_cold(launch, log)

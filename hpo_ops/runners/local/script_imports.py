@@ -1,4 +1,4 @@
-"""Which third-party modules a script imports at its top."""
+"""Finds the third-party modules that a script imports at its top."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LATER = {"torch": "torch._dynamo"}
-"""What a module imports only when it is first used; torch does so for its first optimiser."""
+"""Modules that a package imports at its first use only, such as torch at its first optimiser."""
 
 Import = tuple[str, tuple[str, ...]]
 

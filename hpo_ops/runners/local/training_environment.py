@@ -1,4 +1,4 @@
-"""The environment of a training process: what it needs, and no secrets."""
+"""The environment variables of a training process: what it needs, and no secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 PASSED_ON = {
     "HOME",
-    # By these a stack finds what it has started, and ends it.
+    # A stack finds the processes that it started by these, and ends them.
     "HPO_STACK_ID",
     "HPO_STACK_PART",
     "LANG",
@@ -32,7 +32,7 @@ PASSED_ON_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "N
 def training_environment(
     base: Mapping[str, str] = os.environ, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The variables of a training process.
+    """Selects the environment variables of a training process.
 
     Args:
         base: The runner's own variables; only those known to be harmless are passed on.

@@ -32,10 +32,10 @@ from hpo_ops.runners.local.script_imports import Import, third_party_imports
 logger = logging.getLogger(__name__)
 
 PER_TRIAL = {DIRECTORY_VARIABLE, "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
-"""Variables that differ from trial to trial and that no import reads."""
+"""Environment variables that differ between trials, and that imports do not read."""
 START_SECONDS = 120.0
 UNFIT_SECONDS = 600.0
-"""How long a list of imports that cannot be forked is not tried again."""
+"""Time after which imports that could not be preloaded are tried again."""
 
 
 class WarmStarter:
@@ -65,7 +65,7 @@ class WarmStarter:
             raise NotStartedError(str(error)) from error
 
     def stop(self) -> None:
-        """Ends all nurseries of the folder, and what they run."""
+        """Ends all fork servers of the folder, and their processes."""
         for path in _private_folder(self._runtime).glob("*.sock"):
             connection = _connect(path)
             if connection is not None:
