@@ -20,7 +20,7 @@ from hpo_ops.protocol import (
     SegmentResult,
     Workspace,
     read_control,
-    write_aside,
+    write_atomically,
 )
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -148,6 +148,6 @@ def test_steps_are_in_numeric_order_and_only_whole_ones(tmp_path: Path) -> None:
 def test_control_is_continue_before_there_is_any(tmp_path: Path) -> None:
     path = tmp_path / "control.json"
     assert read_control(path) == Control()
-    write_aside(path, Control(action=Action.STOP, reason="enough").to_json())
+    write_atomically(path, Control(action=Action.STOP, reason="enough").to_json())
     assert read_control(path) == Control(action=Action.STOP, reason="enough")
     assert [file.name for file in tmp_path.iterdir()] == ["control.json"]

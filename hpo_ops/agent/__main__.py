@@ -14,14 +14,14 @@ COMMANDS = {"restore": restore, "run": run}
 if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
     sys.exit(f"usage: python -m hpo_ops.agent {' | '.join(COMMANDS)}")
 if sys.argv[1] == "restore":
-    # The first process of a container is not ended by a signal that it does not handle. The one
-    # that runs beside the training outlives it, so until it is ready it does not mind the signal.
+    # The first process of a container ignores signals that it does not handle. The agent that runs
+    # beside the training must outlive it, so that one ignores SIGTERM until it is ready.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-# The environment has keys in it: no other process of this user may read /proc/<pid>/environ, nor
-# may this one by a path that a training made up.
+# The environment has keys in it: no other process of this user may read /proc/<pid>/environ, and
+# neither may this one through a path that a training made up.
 ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 try:
     COMMANDS[sys.argv[1]](Segment.from_environment())
-except Exception as error:  # noqa: BLE001, its last line is the pod's word on what went wrong
+except Exception as error:  # noqa: BLE001, the last line becomes the pod's termination message
     traceback.print_exc()
     sys.exit(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")

@@ -28,7 +28,7 @@ from hpo_ops.protocol import (
     SegmentResult,
     UnsafeFileError,
     Workspace,
-    write_aside,
+    write_atomically,
 )
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ class Agent:
         is_change = control.action is not self._control.action
         self._control = control
         try:
-            write_aside(self._workspace.control, control.to_json())
+            write_atomically(self._workspace.control, control.to_json())
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._workspace.control.name, error)
         if is_change:

@@ -12,7 +12,7 @@ import signal
 import stat
 
 from hpo_ops.agent.termination import Termination
-from hpo_ops.protocol import Control, UnsafeFileError, Workspace, read_regular, write_aside
+from hpo_ops.protocol import Control, UnsafeFileError, Workspace, read_regular, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ContainerTraining:
         if number is None:
             return
         try:
-            write_aside(self._workspace.signal, number.name.removeprefix("SIG"))
+            write_atomically(self._workspace.signal, number.name.removeprefix("SIG"))
         except OSError as error:
             logger.warning("cannot send %s to the training: %s", number.name, error)
 

@@ -1,9 +1,9 @@
-"""Forecasts of a trial's learning curve, made beside its training.
+"""Forecasts of a trial's learning curve, fitted while the training runs.
 
 The fit runs in a child process of low priority, so that neither the training nor the agent waits
-for it. Reports of a step at which a forecast is due wait for it, and those after them, so that the
-gateway judges the step with its forecast, as the simulator does. A fit that fails, or takes too
-long, or cannot be made here holds up nothing: the report goes without one.
+for it. The report of a step at which a forecast is due is held back until the forecast is there,
+with all later reports, so that the gateway judges the step with its forecast, as the simulator
+does. If a fit fails or takes too long, the report is sent without a forecast.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hpo_ops.protocol import Assignment, CurveForecast, ForecastOrder, ProtocolE
 logger = logging.getLogger(__name__)
 
 FIT_SECONDS = 60.0
-"""How long a fit may take."""
+"""Time limit of a fit."""
 COMMAND = (sys.executable, "-m", "hpo_ops.curves.forecast_process")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 PASSED_ON = (
     "HOME",
-    # The class of users' that may fit, where the study names one.
+    # Allows the user's predictor class, if the study names one.
     "HPO_ALLOWED_CLASSES",
-    # By these a stack finds what it has started, and ends it.
+    # A stack finds the processes that it has started by these, and ends them.
     "HPO_STACK_ID",
     "HPO_STACK_PART",
     "LANG",
@@ -43,34 +43,34 @@ PASSED_ON = (
     "TZ",
     "VIRTUAL_ENV",
 )
-"""Variables that a fit needs; the rest of the agent's environment has its token and keys."""
+"""Variables that a fit needs; others are withheld, because the agent's have its token and keys."""
 Curve = list[tuple[int, float]]
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the process that fits: a study names the class that does it."""
+    """The environment of the child process, without secrets: it may run a user's class."""
     kept = {name: environment[name] for name in PASSED_ON if name in environment}
     return kept | ONE_THREAD
 
 
 class Fitter(Protocol):
-    """Makes one forecast at a time, while others do something else."""
+    """Fits learning curves in the background, one at a time."""
 
     def begin(self, order: ForecastOrder, curve: Curve) -> None:
-        """Begins a fit."""
+        """Starts a fit."""
         ...
 
     def poll(self) -> CurveForecast | None:
-        """The forecast of the fit that was begun, with or without steps; None until it is made."""
+        """The forecast of the current fit, or a note why there is none; None while it runs."""
         ...
 
     def close(self) -> None:
-        """Ends whatever runs."""
+        """Ends a fit that runs."""
         ...
 
 
 class ChildFitter:
-    """Fits in a child process, which is started at the first fit and stays for the next."""
+    """Fits in a child process, which starts with the first fit and is kept for the next ones."""
 
     def __init__(
         self,
@@ -102,19 +102,21 @@ class ChildFitter:
             _input(self._child).write(f"{self._request}\n".encode())
             _input(self._child).flush()
         except BrokenPipeError:
-            logger.debug("the curve fit has ended")  # `poll` says why
+            logger.debug("the process of the curve fit has ended")  # `poll` returns why
 
     def poll(self) -> CurveForecast | None:
         if self._child is None:
             return None
-        has_ended = self._child.poll() is not None  # asked first: its last word is still read
+        has_ended = self._child.poll() is not None  # before its last answer is looked for
         answer = self._request.with_suffix(".answer")
         if answer.exists():
             return self._read(answer)
         if has_ended:
             why = self._last_words()
             self._stop()
-            return CurveForecast(step=self._step, note=f"the curve fit cannot run here: {why}")
+            return CurveForecast(
+                step=self._step, note=f"the process of the curve fit ended: {why}"
+            )
         if self._clock() >= self._give_up_at:
             self._stop()
             return CurveForecast(
@@ -158,14 +160,14 @@ class ChildFitter:
         try:
             return CurveForecast.from_json(answer.read_bytes())
         except ProtocolError as error:
-            return CurveForecast(step=self._step, note=f"the fit's answer is no use: {error}")
+            return CurveForecast(step=self._step, note=f"the forecast is invalid: {error}")
         finally:
             answer.unlink()
             self._request.unlink(missing_ok=True)
 
     def _last_words(self) -> str:
         lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it ended without a word"
+        return lines[-1] if lines else "it printed no error"
 
 
 def _input(child: subprocess.Popen[bytes]) -> IO[bytes]:
@@ -175,12 +177,12 @@ def _input(child: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 class Forecasts:
-    """Decides which reports may go out, and makes the forecasts that go with them.
+    """Decides which reports may be sent now, and makes the forecasts that go with them.
 
     Args:
-        assignment: What the training was told; it says whether forecasts are wanted.
-        history: Asks for the trial's curve so far.
-        fitter: Makes them.
+        assignment: The segment's assignment, which says whether forecasts are wanted.
+        history: Returns the trial's learning curve so far, of earlier segments too.
+        fitter: Fits the learning curves; a child process by default.
     """
 
     def __init__(
@@ -199,13 +201,13 @@ class Forecasts:
         self._notes: set[str] = set()
 
     def ready(self, batch: Sequence[Report]) -> int:
-        """How many of these reports may go out now, the first ones.
+        """How many of these reports, from the first, may be sent now.
 
-        Of several steps at which a forecast is due the newest counts: a training that is faster
+        If forecasts are due at several steps, only the newest is made: a training that is faster
         than the fits is judged less often.
 
         Raises:
-            GatewayUnreachableError, GatewayRefusedError: The earlier curve cannot be had.
+            GatewayUnreachableError, GatewayRefusedError: The gateway did not send the curve.
         """
         if self._order is None:
             return len(batch)
@@ -221,11 +223,11 @@ class Forecasts:
 
     @property
     def made(self) -> CurveForecast | None:
-        """The forecast to hand in before the reports that are ready; None without one."""
+        """The forecast to send before the reports that are ready; None if there is none."""
         return self._made
 
     def sent(self, reports: Sequence[Report]) -> None:
-        """These reports are out, and what was made for them."""
+        """Notes that these reports, and the forecast for them, have been sent."""
         if self._curve is not None and self._order is not None:
             known = self._curve[-1][0] if self._curve else 0
             self._curve += [
@@ -234,7 +236,7 @@ class Forecasts:
         self._made = None
 
     def close(self) -> None:
-        """No more forecasts: the training has ended, and what is left goes without."""
+        """Ends forecasting, because the training has ended: the last reports need no forecast."""
         self._order = None
         self._made = self._fitting = None
         self._fitter.close()
@@ -243,7 +245,7 @@ class Forecasts:
         if not batch:
             return
         if self._curve is None:
-            # A trial may train again what it has reported before: the first word counts.
+            # A trial may repeat steps that it has reported before: the first report counts.
             self._curve = self._history()
         last = self._curve[-1][0] if self._curve else 0
         new = [report for report in batch if report.step > last]
@@ -264,4 +266,8 @@ class Forecasts:
         self._fitting, self._made = None, made
         if made.note and made.note not in self._notes:
             self._notes.add(made.note)
-            logger.warning("no forecast at step %d, so no decision: %s", made.step, made.note)
+            logger.warning(
+                "no forecast at step %d, so the scheduler does not judge this step: %s",
+                made.step,
+                made.note,
+            )

@@ -1,4 +1,4 @@
-"""Brings what a pod's containers print to the store, while they run and at the end."""
+"""Ships the logs of a pod's containers to the store, while they run and at the end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hpo_ops.protocol import UnsafeFileError, open_regular
 logger = logging.getLogger(__name__)
 
 SHIP_SECONDS = 20.0
-"""Between two parts of a log: what a node that vanishes may take with it."""
+"""Time between two parts of a log; what a lost node may take with it."""
 RETRY_SECONDS = 0.5
 MAX_PART_BYTES = 16 << 20
 
 
 class LogShipper:
-    """Ships the logs of one segment in parts, in the background; only what is new.
+    """Ships the logs of one segment in the background, part by part.
 
     Args:
         logs: The study's logs in the store.
@@ -39,7 +39,7 @@ class LogShipper:
         self._thread: threading.Thread | None = None
 
     def ship_if_due(self, now: float) -> None:
-        """Ships what is new, every now and then, without keeping the caller."""
+        """Ships new lines in the background, if `SHIP_SECONDS` have passed since the last time."""
         if self._ship_at is None:
             self._ship_at = now + SHIP_SECONDS
         if now < self._ship_at or (self._thread is not None and self._thread.is_alive()):
@@ -49,7 +49,7 @@ class LogShipper:
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Ships the rest, again and again if need be; takes no longer than it may."""
+        """Ships the rest, with repeated attempts within the time given."""
         give_up_at = time.monotonic() + seconds
         if self._thread is not None:
             self._thread.join(seconds)
@@ -64,7 +64,7 @@ class LogShipper:
             time.sleep(RETRY_SECONDS)
 
     def ship(self) -> bool:
-        """Ships what is new, and returns whether that is all; the next call tries the rest."""
+        """Ships new lines; returns False if some failed, which the next call tries again."""
         is_all = True
         for ref, path in self._refs.items():
             if ref in self._refused:

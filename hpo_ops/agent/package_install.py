@@ -1,8 +1,9 @@
-"""Installs what the code needs, in a training image of any kind: copied there, and run by path.
+"""Installs the packages that the code needs and a training image lacks. Runs inside that image.
 
-It brings no more than what the image lacks, torch least of all; ``pip --target`` would bring
-everything again. So pip installs into an environment that sees the image's packages, and the
-training gets the folder of that environment in PYTHONPATH.
+``pip --target`` would install packages again that the image has, torch among them. So pip installs
+into a virtual environment that sees the image's packages, and the training gets the folder of
+that environment in PYTHONPATH. The file is copied into the workspace and uses the standard library
+only; the file names are those of hpo_ops.protocol.Workspace.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def install(root: Path, arguments: list[str]) -> int:
     venv.create(environment, system_site_packages=True, symlinks=True, with_pip=False, clear=True)
     python = environment / "bin" / "python"
     folder = Path(_ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
-    # Where the image's Python is itself in an environment, the new one sees the Python below it.
+    # If the image's Python is in a virtual environment, the new one would see only its base.
     image = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (folder / "image.pth").write_text("\n".join(sorted(image)) + "\n", encoding="utf-8")
     packages = root / "packages"
@@ -31,7 +32,7 @@ def install(root: Path, arguments: list[str]) -> int:
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     options = ["--disable-pip-version-check", "--no-cache-dir", "--no-input"]
     with (root / "packages.log").open("ab") as log:
-        process = subprocess.Popen(  # noqa: S603, what the study's code asks for
+        process = subprocess.Popen(  # noqa: S603, packages that the study's code needs
             [*pip, *options, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         for line in process.stdout or ():
@@ -39,11 +40,11 @@ def install(root: Path, arguments: list[str]) -> int:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     code = process.wait()
-    return code if code >= 0 else 128 - code  # killed: as a shell has it
+    return code if code >= 0 else 128 - code  # a signal, as a shell reports it
 
 
 def _ask(python: Path, program: str) -> str:
-    answer = subprocess.run(  # noqa: S603, the Python that was just put there
+    answer = subprocess.run(  # noqa: S603, the Python of the new environment
         [str(python), "-c", program], check=True, capture_output=True, text=True
     )
     return answer.stdout.strip()

@@ -33,7 +33,7 @@ from hpo_ops.protocol import (
     UnsafeFileError,
     Workspace,
     open_log,
-    write_aside,
+    write_atomically,
 )
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Segment:
     def note_restored(self, step: int) -> None:
         """Records the step that was restored, for the agent that runs beside the training."""
         if self.own_folder is not None:
-            write_aside(self.own_folder / RESTORED_STEP, str(step))
+            write_atomically(self.own_folder / RESTORED_STEP, str(step))
 
     def restored_step(self) -> int:
         """The step that was restored; if that is not recorded, the step in the assignment."""
@@ -246,7 +246,7 @@ def run(segment: Segment) -> None:
 
 def _mark_delivered(workspace: Workspace) -> None:
     try:
-        write_aside(workspace.delivered, "")
+        write_atomically(workspace.delivered, "")
     except OSError as error:
         logger.warning("%s cannot be written: %s", workspace.delivered.name, error)
 

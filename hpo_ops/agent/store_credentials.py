@@ -1,4 +1,4 @@
-"""Credentials of the store for the agent of a pod: asked of the gateway, and renewed in time."""
+"""The store's credentials for the agent of a pod: from the gateway, renewed before they expire."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 SESSION_VARIABLE = "HPO_STORE_SESSION"
 """Set in a pod whose agent gets the store's credentials from the gateway."""
 PATIENCE_SECONDS = 120.0
-"""How long a gateway may be away before an operation on the store fails."""
+"""How long to wait for the gateway before an operation on the store fails."""
 PAUSE_SECONDS = 2.0
 
 
 class SessionGateway(Protocol):
-    """What hands out credentials for one segment."""
+    """Issues credentials for one segment."""
 
     def store_session(self) -> StoreSession:
         """New credentials; raises `GatewayUnreachableError` or `GatewayRefusedError`."""
@@ -33,16 +33,16 @@ class SessionGateway(Protocol):
 
 
 class SessionCredentials:
-    """The credentials of one segment, as the store's client asks for them.
+    """The credentials of one segment, as a callable for the store's client.
 
     The client calls it before the first request, and again when less than five minutes are left.
-    While the gateway is away, and after it has closed the segment, the last credentials serve
-    until they expire: the end of the log is shipped after the segment has ended.
+    While the gateway cannot be reached, and after it has closed the segment, the last credentials
+    are used until they expire: the end of the log is shipped after the segment has ended.
 
     Args:
-        gateway: Hands them out.
-        now: The present time.
-        clock: Seconds that never go back.
+        gateway: Issues the credentials.
+        now: The current time.
+        clock: Monotonic time in seconds.
         wait: Waits for some seconds.
     """
 
@@ -72,10 +72,10 @@ class SessionCredentials:
         }
 
     def prepare(self) -> None:
-        """Gets credentials while the segment is open, where none were needed so far.
+        """Gets credentials while the segment is open, if none were needed so far.
 
         A short training may save no checkpoint. Its log is shipped after the segment has ended,
-        when the gateway hands out no credentials any more.
+        when the gateway no longer issues credentials.
         """
         if self._last is None:
             try:
@@ -86,7 +86,9 @@ class SessionCredentials:
                 LookupError,
                 ValueError,
             ) as error:
-                logger.warning("the log may not reach the store: %s", error)
+                logger.warning(
+                    "no credentials of the store; the log may not be shipped: %s", error
+                )
 
     def _renewed(self) -> StoreSession:
         give_up_at = self._clock() + PATIENCE_SECONDS
@@ -99,5 +101,5 @@ class SessionCredentials:
                 is_refused = isinstance(error, GatewayRefusedError)
                 if is_refused or self._clock() + PAUSE_SECONDS > give_up_at:
                     raise
-                logger.warning("the gateway has no credentials of the store yet: %s", error)
+                logger.warning("no credentials of the store from the gateway yet: %s", error)
                 self._wait(PAUSE_SECONDS)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from hpo_ops.config import StudyConfig, StudyError, parse_study
-from hpo_ops.protocol import write_aside
+from hpo_ops.protocol import write_atomically
 
 
 def code_folder() -> Path:
@@ -33,7 +33,7 @@ class RunningStudies:
         """Writes the file of a study that starts."""
         self._folder.mkdir(parents=True, exist_ok=True)
         data = {"dag_id": dag_id, "run_id": run_id, "config": config.to_dict()}
-        write_aside(self._file(dag_id, run_id), json.dumps(data))
+        write_atomically(self._file(dag_id, run_id), json.dumps(data))
 
     def forget(self, dag_id: str, run_id: str) -> None:
         """Deletes the file of a study that has ended."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpo_ops.core import Observation, derive_seed
 from hpo_ops.curves import create_predictor
-from hpo_ops.protocol import CurveForecast, ForecastOrder, write_aside
+from hpo_ops.protocol import CurveForecast, ForecastOrder, write_atomically
 
 NICE = 10
 """Niceness of the process: the training has priority."""
@@ -52,7 +52,7 @@ def main() -> None:
         path = Path(line.rstrip("\n"))
         request = json.loads(path.read_bytes())
         made = fit(ForecastOrder.from_dict(request["order"]), request["curve"])
-        write_aside(answer_path(path), made.to_json())
+        write_atomically(answer_path(path), made.to_json())
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from hpo_ops.protocol.safe_files import (
     open_log,
     open_regular,
     read_regular,
-    write_aside,
+    write_atomically,
 )
 from hpo_ops.protocol.segment_result import Cause, Outcome, SegmentResult
 from hpo_ops.protocol.version import VERSION, VERSION_HEADER, check_version
@@ -80,5 +80,5 @@ __all__ = [
     "open_regular",
     "read_control",
     "read_regular",
-    "write_aside",
+    "write_atomically",
 ]

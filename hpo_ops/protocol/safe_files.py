@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import BinaryIO, TextIO
 
 MAX_DEPTH = 64
-"""Folders inside of each other."""
+"""Levels of nested folders that are searched."""
 _NEVER_FOLLOW = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LINK_ERRORS = (errno.ELOOP, errno.ENXIO)
-"""What opening a link, or a socket or a pipe without a reader, fails with."""
+"""Errors of opening a link, a socket, or a pipe without a reader."""
 
 
 class UnsafeFileError(ValueError):
@@ -38,17 +38,17 @@ def open_regular(path: str | Path, *, folder: int | None = None) -> BinaryIO:
         folder: Descriptor of the folder that the path is relative to.
 
     Raises:
-        UnsafeFileError: It is a link, or no regular file.
+        UnsafeFileError: It is a link, or not a regular file.
         OSError: It cannot be opened.
     """
     return os.fdopen(_open_regular(path, os.O_RDONLY, folder), "rb")
 
 
 def open_log(path: Path) -> TextIO:
-    """Opens a regular file to append text to, which is created where there is none.
+    """Opens a regular file to append text to; creates it if there is none.
 
     Raises:
-        UnsafeFileError: It is a link, or no regular file.
+        UnsafeFileError: It is a link, or not a regular file.
         OSError: It cannot be opened.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -59,7 +59,7 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
     """The content of a regular file, as `open_regular` opens it.
 
     Raises:
-        UnsafeFileError: It is a link, no regular file, or has more bytes than allowed.
+        UnsafeFileError: It is a link, not a regular file, or has more bytes than allowed.
         OSError: It cannot be read.
     """
     with open_regular(path) as stream:
@@ -69,8 +69,8 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
     return content
 
 
-def write_aside(path: Path, text: str) -> None:
-    """Writes a file so that a reader never sees half of it, and a link in its place is replaced.
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file atomically: a reader never sees half of it. A link in its place is replaced.
 
     Raises:
         OSError: It cannot be written.
@@ -88,10 +88,10 @@ def write_aside(path: Path, text: str) -> None:
 
 
 class Folder:
-    """A folder that is held open: what is in it is opened relative to it, never through a link.
+    """An open folder, whose contents are opened relative to it and never through a link.
 
     Attributes:
-        path: Where it was when it was opened.
+        path: The path by which it was opened.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -103,7 +103,7 @@ class Folder:
         """Opens a folder; a link as the last part of the path is refused.
 
         Raises:
-            UnsafeFileError: It is a link, or no folder.
+            UnsafeFileError: It is a link, or not a folder.
             OSError: It cannot be opened.
         """
         return cls(_open_folder(path), path)
@@ -120,7 +120,7 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the folder."""
+        """Closes the folder's descriptor."""
         os.close(self._descriptor)
 
     def folder(self, name: str) -> Folder:
@@ -133,7 +133,7 @@ class Folder:
         A link to a file that is itself in this folder stands for that file.
 
         Raises:
-            UnsafeFileError: It is no regular file, or a link that leaves the folder.
+            UnsafeFileError: It is not a regular file, or a link that leads out of the folder.
             OSError: It cannot be opened.
         """
         try:
@@ -146,18 +146,18 @@ class Folder:
             raise UnsafeFileError(f"{path} is not a regular file") from error
 
     def files(self, *, skip: Collection[str] = (), depth: int = 0) -> Iterator[str]:
-        """Paths, relative to this folder, of everything in it that is no folder, links too.
+        """Relative paths of everything below this folder that is not a folder; links included.
 
         Args:
-            skip: Names of folders that are not looked into.
-            depth: How many folders this one is in.
+            skip: Names of folders that are left out.
+            depth: How deep this folder is below the one that was searched first.
 
         Raises:
-            UnsafeFileError: Too many folders are inside of each other.
+            UnsafeFileError: Folders are nested too deeply.
             OSError: A folder cannot be read.
         """
         if depth > MAX_DEPTH:
-            raise UnsafeFileError(f"more than {MAX_DEPTH} folders are inside of each other")
+            raise UnsafeFileError(f"folders are nested more than {MAX_DEPTH} levels deep")
         with os.scandir(self._descriptor) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in sorted(entries):
@@ -171,11 +171,11 @@ class Folder:
                     yield f"{name}/{path}"
 
     def names(self) -> list[str]:
-        """Names of what is in this folder itself."""
+        """Names of all entries of this folder."""
         return os.listdir(self._descriptor)  # noqa: PTH208, of a descriptor
 
     def has_file(self, path: str) -> bool:
-        """Whether a path is a regular file; only said, never opened."""
+        """Whether a path is a regular file, without opening it."""
         try:
             status = os.stat(path, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError:
@@ -183,7 +183,7 @@ class Folder:
         return stat.S_ISREG(status.st_mode)
 
     def remove_folder(self, name: str) -> None:
-        """Deletes a folder in this one with all that is in it; what cannot be deleted stays."""
+        """Deletes a folder in this one with its contents; what cannot be deleted stays."""
         shutil.rmtree(name, ignore_errors=True, dir_fd=self._descriptor)
 
     def _file(self, path: str) -> BinaryIO:
@@ -195,7 +195,7 @@ class Folder:
             return open_regular(name, folder=here._descriptor)
 
     def _target_inside(self, path: str) -> str:
-        """The path that a link in this folder leads to; it is opened without following links."""
+        """The path in this folder that a link points to."""
         root = os.path.realpath(self.path)
         target = os.path.realpath(os.path.join(root, path))  # noqa: PTH118, as realpath has it
         if os.path.commonpath([root, target]) != root:

@@ -11,7 +11,7 @@ from hpo_ops.protocol.control import Control
 from hpo_ops.protocol.field_checks import MAX_STEP
 from hpo_ops.protocol.message import ProtocolError
 from hpo_ops.protocol.report import Report
-from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, write_aside
+from hpo_ops.protocol.safe_files import Folder, UnsafeFileError, open_regular, write_atomically
 
 DIRECTORY_VARIABLE = "HPO_DIR"
 AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"
@@ -66,7 +66,7 @@ class Workspace:
         """Creates the directory and writes the assignment; the assignment comes last."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.reports.touch()
-        write_aside(self.assignment, assignment.to_json())
+        write_atomically(self.assignment, assignment.to_json())
 
     def checkpoint(self, step: int) -> Path:
         """The folder of the checkpoint at a step."""

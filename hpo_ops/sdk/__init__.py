@@ -1,4 +1,4 @@
-"""What training code imports; standard library only.
+"""The SDK for training code; it needs the standard library only::
 
 from hpo_ops.sdk import trial
 
@@ -6,7 +6,7 @@ model = build(**trial.params)
 trial.checkpointed(save=model.save, load=model.load)
 for step in trial.steps():              # resumes by itself
     accuracy = train_one(model)
-    trial.report(step, accuracy)        # saves, and stops here if told to
+    trial.report(step, accuracy)        # saves, and ends here if that is requested
 """
 
 from hpo_ops.sdk.trial import Trial, TrialInterrupted
@@ -14,4 +14,4 @@ from hpo_ops.sdk.trial import Trial, TrialInterrupted
 __all__ = ["Trial", "TrialInterrupted", "trial"]
 
 trial = Trial()
-"""The trial that this process runs; nothing is read before it is first used."""
+"""The trial that this process runs; its assignment is read when it is first used."""

@@ -1,4 +1,4 @@
-"""Checkpoint folders named by epoch: written aside, marked last, the newest whole one found."""
+"""Checkpoint folders named by epoch: how they are written, and how the newest is found."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hpo_ops.protocol import MARKER
 
 @contextmanager
 def save_epoch(checkpoint_path: str | Path, epoch: int) -> Iterator[Path]:
-    """A folder to write the checkpoint of an epoch into; it counts once the block has ended well.
+    """A folder to write the checkpoint of an epoch into; used as a context manager.
 
-    It is put in place whole, with its marker. Whoever writes ``checkpoint_path/<epoch>/`` without
-    this function writes the files first and the empty file ``COMPLETE`` last.
+    When the block ends without an exception, the folder gets its marker and is moved to its place
+    in one step. Code that writes ``checkpoint_path/<epoch>/`` without this function must write the
+    files first and the empty file ``COMPLETE`` last.
     """
     folder = Path(checkpoint_path) / str(epoch)
     aside = folder.with_name(f".{epoch}.{os.getpid()}")
@@ -33,11 +34,11 @@ def save_epoch(checkpoint_path: str | Path, epoch: int) -> Iterator[Path]:
 
 
 def newest_epoch(checkpoint_path: str | Path) -> Path | None:
-    """The folder of the newest whole checkpoint, in numeric order (10 after 9), or None."""
+    """The folder of the newest complete checkpoint, in numeric order (10 after 9), or None."""
     path = Path(checkpoint_path)
-    whole = [
+    complete = [
         folder
         for folder in (path.iterdir() if path.is_dir() else ())
         if folder.name.isdecimal() and (folder / MARKER).is_file()
     ]
-    return max(whole, key=lambda folder: int(folder.name), default=None)
+    return max(complete, key=lambda folder: int(folder.name), default=None)

@@ -1,29 +1,29 @@
-"""Which samples a fold trains on, and which it is judged by."""
+"""Splits samples into a training and a validation part for one fold of cross-validation."""
 
 from __future__ import annotations
 
 from random import Random
 
 WITHOUT_FOLDS = 5
-"""Of a study without folds, the first of so many is held out."""
+"""A study without folds holds out the first of this many parts."""
 
 
 def split_fold(
     samples: int, *, fold: int | None, folds: int | None, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Indices to train on and indices to validate on, each in rising order.
+    """Indices of the training and of the validation samples, each in ascending order.
 
-    The samples are shuffled and dealt out in turn, so that every one is in the validation part of
-    exactly one fold, and parts differ by at most one.
+    The samples are shuffled and dealt to the folds in turn, so that each sample is in the
+    validation part of exactly one fold, and the sizes of the parts differ by at most one.
 
     >>> [split_fold(5, fold=fold, folds=2, seed=0)[1] for fold in (0, 1)]
     [[0, 2, 3], [1, 4]]
 
     Args:
-        samples: How many there are.
-        fold: The fold, 0 and up; None trains on all, and validates on the same.
-        folds: How many there are; None holds out the first of five.
-        seed: Another one shuffles in another way.
+        samples: Number of samples.
+        fold: The fold, 0 and up; None uses all samples for both parts.
+        folds: Number of folds; None holds out the first of five parts.
+        seed: Seed of the shuffling.
 
     Raises:
         ValueError: There are fewer samples than folds.

@@ -1,4 +1,4 @@
-"""The class interface: training code as a class with a method ``score``, and no import of ours.
+"""The class interface: training code as a class with a method ``score``, without any import.
 
 The study's command is ``python -m hpo_ops.sdk.score my_model:Model``, where ``my_model.py`` is in
 the code folder::
@@ -10,11 +10,11 @@ the code folder::
 
 ``checkpoint_path`` is a folder in which the code makes a folder for each epoch that it saves,
 named by the epoch's number, with the empty file ``COMPLETE`` written last (`save_epoch` does so).
-``resume`` says that the newest whole one is there to go on from (`newest_epoch` finds it).
+``resume`` says whether there is one to resume from (`newest_epoch` finds the newest).
 
 The score is a number, or a mapping of metrics by name. A method that yields ``(epoch, score)``
-after each epoch, instead of returning a score at the end, can be judged, paused and stopped in
-between: it saves an epoch first and yields then.
+after each epoch, instead of returning a score at the end, can be judged, paused and stopped
+between epochs; it must save an epoch before it yields.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIGNATURE = "score(self, hyperparameters, checkpoint_path, resume)"
 
 
 class Scored(Protocol):
-    """What a user writes."""
+    """The interface of a user's class."""
 
     def score(
         self, hyperparameters: dict[str, ParamValue], checkpoint_path: Path, resume: bool
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     """Runs the class that the command line names."""
     if len(arguments) != 1:
         raise SystemExit("usage: python -m hpo_ops.sdk.score module:Class")
-    _ = trial.params  # from here on, what goes wrong is the trial's reason
+    _ = trial.params  # from here on, an exception becomes the reason of the trial's failure
     run(load(arguments[0], on_import=trial.seed_imported), trial)
 
 
@@ -61,7 +61,7 @@ def load(target: str, *, on_import: Callable[[], object] = lambda: None) -> Scor
 
     Args:
         target: The class.
-        on_import: Called when its module is imported, before the class is made.
+        on_import: Called after its module is imported, before the class is instantiated.
 
     Raises:
         SystemExit: There is no such class, or it cannot be used; the message says why.
@@ -94,7 +94,7 @@ def _check_call(target: str, call: Callable[..., object], *arguments: object) ->
         inspect.signature(call).bind(*arguments)
     except TypeError as error:
         raise SystemExit(
-            f"{target}: {error}; the class must be made without arguments and have {SIGNATURE}"
+            f"{target}: {error}; the class must take no arguments and have {SIGNATURE}"
         ) from error
 
 
@@ -103,18 +103,18 @@ def _has_score(value: object) -> bool:
 
 
 def run(model: Scored, on: Trial) -> None:
-    """Trains a model as a trial: hands it its parameters, and its scores on.
+    """Trains a model as a trial: gives it the parameters, and reports its scores.
 
     Raises:
         ValueError: A score is neither a number nor a mapping of numbers.
-        TrialInterrupted: The trial was told to pause or stop, or is preempted.
+        TrialInterrupted: The trial is to pause or stop, or is preempted.
     """
-    with _leaving_at_once(on):
+    with _ending_at_once(on):
         answer = model.score(dict(on.params), on.checkpoints, on.restored is not None)
     if isinstance(answer, Iterator):
         _follow(_without_return(answer), on)
     else:
-        # Whoever returns a score has trained all there was to train.
+        # A method that returns a score has trained all steps.
         first = int(on.restored.name) + 1 if on.restored else 1
         step = max(first, _saved(on), on.until_step or 0)
         on.report_last(step, _metrics(answer, "score returned", on.metrics[0]))
@@ -131,7 +131,7 @@ def _follow(answers: Generator[object, None, None], on: Trial) -> None:
                 break
             on.begin(epoch + 1)
     finally:
-        answers.close()  # what is in the method's `finally` is done, also when the trial leaves
+        answers.close()  # runs the method's `finally` blocks, also when the trial is interrupted
     if epoch == 0:
         raise ValueError("score yielded nothing, but must yield (epoch, score)")
 
@@ -140,7 +140,7 @@ def _without_return(answers: Iterator[object]) -> Generator[object, None, None]:
     returned: object = yield from cast("Generator[object, None, object]", answers)
     if returned is not None:
         raise ValueError(
-            f"score yields its scores, but also returned {returned!r}: do one of both"
+            f"score yields its scores, but also returned {returned!r}: do only one of them"
         )
 
 
@@ -162,7 +162,7 @@ def _metrics(score: object, what: str, name: str) -> dict[str, float]:
 
 
 def _number(value: object, what: str) -> float:
-    """Takes scalars of any library, but no text that happens to look like a number."""
+    """Converts scalars of any library, but not text that looks like a number."""
     if not isinstance(value, SupportsFloat) or isinstance(value, bool):
         _refuse(value, what)
     try:
@@ -183,18 +183,18 @@ def _saved(on: Trial) -> int:
 
 
 @contextmanager
-def _leaving_at_once(on: Trial) -> Iterator[None]:
-    """A method that returns its score cannot be asked in between: SIGTERM ends it where it is."""
+def _ending_at_once(on: Trial) -> Iterator[None]:
+    """Lets SIGTERM interrupt a method that returns its score only at its end."""
     before = signal.getsignal(signal.SIGTERM)
-    if not callable(before):  # outside of a trial SIGTERM means what it always means
+    if not callable(before):  # outside of a trial nobody has set a handler
         yield
         return
 
-    def leave(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         before(number, frame)
-        on.leave_if_told(_saved(on))
+        on.leave_if_requested(_saved(on))
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

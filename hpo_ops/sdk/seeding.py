@@ -1,4 +1,4 @@
-"""Seeds for what a training draws from: Python, NumPy and torch, whichever it has imported."""
+"""Seeds the random generators of Python, NumPy and torch, as far as they are imported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Collection
 
 
 def seed_all(seed: int, *, but: Collection[str] = ()) -> set[str]:
-    """Seeds the global generators of what is imported by now.
+    """Seeds the global random generators of the libraries that are imported by now.
 
     Args:
-        seed: 32 bits.
-        but: Names of those to leave alone.
+        seed: An integer of 32 bits.
+        but: Names of libraries to leave alone.
 
     Returns:
-        The names of those that are there.
+        The names of the libraries that are imported.
     """
     if "random" not in but:
         random.seed(seed)
@@ -37,7 +37,7 @@ def seed_of_step(seed: int, step: int) -> int:
 
 
 def be_deterministic() -> None:
-    """Makes torch, if it is imported, take only algorithms that repeat, or fail."""
+    """Makes torch, if it is imported, use deterministic algorithms, and fail without one."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
     torch = sys.modules.get("torch")
     if torch is not None:

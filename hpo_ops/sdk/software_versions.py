@@ -1,4 +1,4 @@
-"""What a training runs with: its interpreter, the packages that it has imported, its GPUs."""
+"""The software of a training: its interpreter, the packages that it has imported, its GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_software() -> Provenance:
 
 
 def find_packages() -> dict[str, str]:
-    """Versions of what is imported, but for the standard library."""
+    """Versions of the imported packages, without the standard library."""
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
     found = {}
     for name in sorted(names - set(sys.stdlib_module_names)):
@@ -39,7 +39,7 @@ def _version(name: str) -> str | None:
 
 
 def find_devices() -> list[str]:
-    """The GPUs that torch has in use."""
+    """Names of the GPUs, if torch uses them."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

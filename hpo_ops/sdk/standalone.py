@@ -1,4 +1,4 @@
-"""Training code outside of any trial: on a desk, in a notebook."""
+"""Training code outside of a trial, for example in a notebook."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hpo_ops.protocol import Assignment, Outcome, Report
 PARAMS_VARIABLE = "HPO_PARAMS"
 
 
-class Outside:
-    """Prints reports and keeps nothing."""
+class StandaloneContext:
+    """Runs training code without a platform: prints reports and saves nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         warnings.warn(
-            f"not inside of a trial: parameters come from {PARAMS_VARIABLE}, reports are printed",
+            f"not in a trial: parameters come from {PARAMS_VARIABLE}, and reports are printed",
             stacklevel=4,
         )
         self.assignment = Assignment(
@@ -55,10 +55,10 @@ class Outside:
     def is_saved(self, step: int) -> bool:
         return True
 
-    def asked(self) -> tuple[Outcome, str] | None:
+    def requested_end(self) -> tuple[Outcome, str] | None:
         return None
 
-    def leave(self, outcome: Outcome, step: int, reason: str) -> None:
+    def end(self, outcome: Outcome, step: int, reason: str) -> None:
         pass
 
 

@@ -1,4 +1,4 @@
-"""Training code inside of a trial: its workspace, signals and end."""
+"""Training code in a trial: reads and writes the workspace, and handles signals and the end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from hpo_ops.protocol import (
     SegmentResult,
     Workspace,
     read_control,
-    write_aside,
+    write_atomically,
 )
 from hpo_ops.sdk.epoch_folders import save_epoch
 from hpo_ops.sdk.software_versions import find_software
 
 
-class Inside:
-    """The workspace of the trial that this process runs.
+class TrialContext:
+    """The trial that this process runs, through its workspace.
 
-    Forked children (data loaders) inherit the hooks set here; only the process that set them
-    acts on them.
+    Installs a handler of SIGTERM, an exception hook and an exit hook. Forked children, such as
+    data loaders, inherit them, but only the process that installed them acts on them.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -51,7 +51,7 @@ class Inside:
         self._watch()
 
     def start_clock(self) -> None:
-        """Sets the moment from which the seconds of the next report count."""
+        """Starts measuring the duration of the next step."""
         self._since = time.monotonic()
 
     def write(self, step: int, metrics: Mapping[str, float]) -> Report:
@@ -60,9 +60,9 @@ class Inside:
         self._since = now
         self._reports.write(report.to_json().encode() + b"\n")
         self._reported = step
-        if not self._is_described:  # by now everything is imported
+        if not self._is_described:  # everything is imported by the first report
             self._is_described = True
-            write_aside(self._workspace.software, find_software().to_json())
+            write_atomically(self._workspace.software, find_software().to_json())
         return report
 
     @contextmanager
@@ -74,17 +74,20 @@ class Inside:
     def is_saved(self, step: int) -> bool:
         return self._saved == step
 
-    def asked(self) -> tuple[Outcome, str] | None:
-        """How to leave, and why; None to go on. What the platform says outranks SIGTERM."""
+    def requested_end(self) -> tuple[Outcome, str] | None:
+        """The outcome with which to end now, and the reason; None to continue.
+
+        A requested action has precedence over SIGTERM.
+        """
         control = read_control(self._workspace.control)
         if control.action.outcome is not None:
             return control.action.outcome, control.reason
         return (Outcome.PREEMPTED, "SIGTERM") if self._is_preempted else None
 
-    def leave(self, outcome: Outcome, step: int, reason: str) -> None:
+    def end(self, outcome: Outcome, step: int, reason: str) -> None:
         self._has_ended = True
         result = SegmentResult(outcome=outcome, step=step, reason=reason)
-        write_aside(self._workspace.result, result.to_json())
+        write_atomically(self._workspace.result, result.to_json())
 
     def _watch(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -105,12 +108,12 @@ class Inside:
     ) -> None:
         if os.getpid() == self._process:
             reason = f"{kind.__name__}: {error}".removesuffix(": ")
-            self.leave(Outcome.FAILED, self._reported, reason)
+            self.end(Outcome.FAILED, self._reported, reason)
         self._previous_hook(kind, error, trace)
 
     def _on_exit(self) -> None:
         if os.getpid() == self._process and not self._has_ended:
-            self.leave(Outcome.COMPLETED, self._reported, "")
+            self.end(Outcome.COMPLETED, self._reported, "")
 
 
 def _read_assignment(workspace: Workspace) -> Assignment:

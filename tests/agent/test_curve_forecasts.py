@@ -199,7 +199,7 @@ def test_an_agent_without_the_packages_says_so(tmp_path: Path) -> None:
         for _ in range(2):  # and again at the next boundary
             fitter.begin(ORDER, list(RISING))
             assert wait_for(fitter).note == (
-                "the curve fit cannot run here: "
+                "the process of the curve fit ended: "
                 "ModuleNotFoundError: No module named 'no_such_package'"
             )
     finally:

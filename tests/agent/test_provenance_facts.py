@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.agent import Agent
-from hpo_ops.protocol import Assignment, Outcome, Provenance, Workspace, write_aside
+from hpo_ops.protocol import Assignment, Outcome, Provenance, Workspace, write_atomically
 from tests.gateways import FakeGateway
 
 
@@ -39,7 +39,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_the_end_of_a_segment_says_what_it_was_trained_with(bench: Bench) -> None:
     said = Provenance(packages={"torch": "2.9"}, python="3.12")
-    write_aside(bench.workspace.software, said.to_json())
+    write_atomically(bench.workspace.software, said.to_json())
     bench.agent.finish(0)
     sent = bench.gateway.provenance
     assert sent == Provenance(code_hash="abc", python="of the runner", packages={"torch": "2.9"})

@@ -22,7 +22,7 @@ from hpo_ops.protocol import (
     ReportReader,
     SegmentResult,
     Workspace,
-    write_aside,
+    write_atomically,
 )
 from hpo_ops.sdk.epoch_folders import newest_epoch, save_epoch
 
@@ -136,7 +136,7 @@ def test_a_returned_score_counts_for_all_that_was_trained(
 
 def test_a_returned_score_is_complete_whatever_is_asked_by_then(desk: Desk) -> None:
     desk.prepare()
-    write_aside(desk.workspace.control, Control(action=Action.STOP, reason="late").to_json())
+    write_atomically(desk.workspace.control, Control(action=Action.STOP, reason="late").to_json())
     assert desk.run(RETURNS)[0] == 0
     assert desk.result.outcome is Outcome.COMPLETED
 
@@ -169,7 +169,7 @@ def test_a_class_that_yields_leaves_when_told_to(
     desk: Desk, action: Action, outcome: Outcome
 ) -> None:
     desk.prepare(until_step=9)
-    write_aside(desk.workspace.control, Control(action=action, reason="because").to_json())
+    write_atomically(desk.workspace.control, Control(action=action, reason="because").to_json())
     code, output = desk.run(
         YIELDS.replace("        for epoch", "        try:\n          for epoch")
         .replace("            folder", "              folder")
@@ -221,7 +221,9 @@ def test_sigterm_ends_a_class_that_returns_where_it_is(
     assert process.stdout is not None
     assert process.stdout.readline() == "saving\n"
     if action is not None:
-        write_aside(desk.workspace.control, Control(action=action, reason="because").to_json())
+        write_atomically(
+            desk.workspace.control, Control(action=action, reason="because").to_json()
+        )
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
@@ -249,14 +251,13 @@ def test_sigterm_ends_a_class_that_returns_where_it_is(
         (
             "class Model:\n def score(self, params): return 1",
             "my_model:Model",
-            "my_model:Model: too many positional arguments; the class must be made without "
+            "my_model:Model: too many positional arguments; the class must take no "
             "arguments and have score(self, hyperparameters, checkpoint_path, resume)",
         ),
         (
             "class Model:\n def __init__(self, x): pass\n def score(self, *a): return 1",
             "my_model:Model",
-            "my_model:Model: missing a required argument: 'x'; the class must be made without "
-            "arguments",
+            "my_model:Model: missing a required argument: 'x'; the class must take no arguments",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from hpo_ops.protocol import (
     ReportReader,
     SegmentResult,
     Workspace,
-    write_aside,
+    write_atomically,
 )
 
 COUNTER = """
@@ -187,7 +187,7 @@ def test_a_trial_that_is_told_to_leave_saves_and_leaves(
     desk: Desk, action: Action, outcome: Outcome
 ) -> None:
     desk.prepare()
-    write_aside(desk.workspace.control, Control(action=action, reason="because").to_json())
+    write_atomically(desk.workspace.control, Control(action=action, reason="because").to_json())
     ran = desk.run(COUNTER, until_step=9, checkpoint_every=100)
     assert ran.values == {1: 1}
     assert ran.result == SegmentResult(outcome=outcome, step=1, reason="because")
@@ -198,7 +198,9 @@ def test_a_trial_that_is_told_to_leave_saves_and_leaves(
 
 def test_an_except_clause_of_the_training_does_not_hold_it(desk: Desk) -> None:
     desk.prepare()
-    write_aside(desk.workspace.control, Control(action=Action.STOP, reason="enough").to_json())
+    write_atomically(
+        desk.workspace.control, Control(action=Action.STOP, reason="enough").to_json()
+    )
     guarded = COUNTER.replace(
         'trial.report(step, state["sum"])',
         'try: trial.report(step, state["sum"])\n    except Exception: pass',
@@ -208,7 +210,7 @@ def test_an_except_clause_of_the_training_does_not_hold_it(desk: Desk) -> None:
 
 def test_a_stop_after_the_last_step_leaves_a_completed_trial(desk: Desk) -> None:
     desk.prepare()
-    write_aside(desk.workspace.control, Control(action=Action.PAUSE, reason="late").to_json())
+    write_atomically(desk.workspace.control, Control(action=Action.PAUSE, reason="late").to_json())
     ran = desk.run(COUNTER, until_step=1)
     assert ran.result.outcome is Outcome.COMPLETED
 
@@ -342,7 +344,7 @@ def test_outside_of_a_trial_it_warns_once_and_does_no_harm(desk: Desk) -> None:
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0
     assert stdout.startswith("{'lr': 0.5}\nstep 1  value 1")
-    assert stderr.count("not inside of a trial") == 1
+    assert stderr.count("not in a trial") == 1
     assert not desk.workspace.root.exists()
 
 
