@@ -14,6 +14,7 @@ from hpo_ops.protocol import Cause, Outcome, SegmentResult, Workspace
 from hpo_ops.runners.docker.container_process import ContainerProcess
 from hpo_ops.runners.docker.container_spec import SegmentContainer, User, build_spec, trial_labels
 from hpo_ops.runners.docker.engine_api import DockerEngine
+from hpo_ops.runners.docker.gpu_assignment import free_gpus
 from hpo_ops.runners.training_loop import Companion, accompany
 
 logger = logging.getLogger(__name__)
@@ -55,12 +56,10 @@ class ContainerRunner:
         self._remove_earlier()
         log = workspace.log.open("ab")
         give_to(workspace.root, self._plan.user)
-        process = ContainerProcess(
-            self._engine,
-            build_spec(self._plan, workspace.root),
-            name=self._plan.name,
-            log=log,
-        )
+        with free_gpus(self._engine, int(self._plan.resources.gpu)) as gpus:
+            plan = replace(self._plan, gpus=gpus)
+            spec = build_spec(plan, workspace.root)
+            process = ContainerProcess(self._engine, spec, name=plan.name, log=log)
         exit_code = accompany(
             process,
             companion,

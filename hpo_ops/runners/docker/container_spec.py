@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from hpo_ops.protocol import DIRECTORY_VARIABLE, Assignment
 
 MANAGED_LABEL = "hpo-ops/managed"
 STUDY_LABEL, TRIAL_LABEL, SEGMENT_LABEL = "hpo-ops/study", "hpo-ops/trial", "hpo-ops/segment"
+GPU_LABEL = "hpo-ops/gpus"
+"""The indices of the GPUs that a container has to itself, separated by commas."""
 
 WORKSPACE, CODE = "/hpo", "/hpo-code"
 """Where the container has the workspace and, read-only, the study's code."""
@@ -54,6 +56,7 @@ class SegmentContainer:
         user: The user that the training runs as; the workspace must belong to it.
         resources: What the training may use.
         environment: The study's variables; nothing of the worker's environment is passed on.
+        gpus: Indices of the GPUs that the container gets.
     """
 
     assignment: Assignment
@@ -64,6 +67,7 @@ class SegmentContainer:
     user: User
     resources: Resources = field(default_factory=Resources)
     environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: Sequence[int] = ()
 
     @property
     def name(self) -> str:
@@ -77,6 +81,7 @@ class SegmentContainer:
         return {
             **trial_labels(self.study, self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
+            **({GPU_LABEL: ",".join(map(str, self.gpus))} if self.gpus else {}),
         }
 
 
@@ -159,7 +164,7 @@ def _host_config(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
         "Init": True,
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": MAX_LOG_SIZE}},
-        **_gpus(plan.resources),
+        **_gpus(plan.gpus),
     }
 
 
@@ -173,8 +178,9 @@ def _mounts(plan: SegmentContainer, workspace: Path) -> list[dict[str, object]]:
     return mounts
 
 
-def _gpus(resources: Resources) -> dict[str, object]:
-    if not resources.gpu:
+def _gpus(indices: Sequence[int]) -> dict[str, object]:
+    if not indices:
         return {}
-    request = {"Driver": "nvidia", "Count": int(resources.gpu), "Capabilities": [["gpu"]]}
+    devices = [str(index) for index in indices]
+    request = {"Driver": "nvidia", "DeviceIDs": devices, "Capabilities": [["gpu"]]}
     return {"DeviceRequests": [request]}

@@ -115,9 +115,11 @@ def test_resources_are_limits(tmp_path: Path) -> None:
     assert "DeviceRequests" not in config
 
 
-def test_gpus_are_asked_for_by_their_number(tmp_path: Path) -> None:
-    (request,) = host_config(a_plan(tmp_path, resources=Resources(gpu=2)))["DeviceRequests"]
-    assert (request["Count"], request["Capabilities"]) == (2, [["gpu"]])
+def test_gpus_are_asked_for_by_index_and_named_in_a_label(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, resources=Resources(gpu=2), gpus=(1, 3))
+    (request,) = host_config(plan)["DeviceRequests"]
+    assert (request["DeviceIDs"], request["Capabilities"]) == (["1", "3"], [["gpu"]])
+    assert plan.labels["hpo-ops/gpus"] == "1,3"
 
 
 def test_a_worker_that_is_root_runs_trainings_as_nobody() -> None:
