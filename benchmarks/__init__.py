@@ -1,1 +1,1 @@
-"""Benchmarks: what the platform costs, and what its policies gain."""
+"""Benchmarks of the platform's overhead and of its policies' gains."""

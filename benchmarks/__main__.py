@@ -9,11 +9,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 NOT_BENCHMARKS = ("__init__", "__main__", "lab", "trained")
 PLATFORM = ("overhead", "flows", "ledger")
-"""What is run without a name; the benchmarks of policies take data, and hours."""
+"""The benchmarks that run if none is named; those of policies need data and hours."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what the command line names."""
+    """Runs the benchmark that the command line names."""
     names = sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NOT_BENCHMARKS)
     if not arguments:
         return max(_run(each, []) for each in PLATFORM)

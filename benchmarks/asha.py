@@ -1,4 +1,4 @@
-"""ASHA here beside that of Ray Tune and Syne Tune, on the same learning curves in the same orders.
+"""Compares our ASHA with those of Ray Tune and Syne Tune, on the same curves in the same orders.
 
 ``python -m benchmarks asha`` replays studies on virtual time. The simulator asks the schedulers of
 the other tuners as it asks ours: a report in, continue or stop out. It needs nothing but the
@@ -29,7 +29,7 @@ METRIC, TIME = "value", "step"
 
 
 class Judge(Protocol):
-    """What is asked of another tuner's scheduler."""
+    """The interface to another tuner's scheduler."""
 
     def add(self, trial: int) -> None: ...
     def goes_on(self, trial: int, step: int, value: float) -> bool: ...
@@ -169,7 +169,7 @@ def scheduler_of(name: str, traces: Traces) -> Scheduler:
 
 
 def gap(traces: Traces, value: float) -> float:
-    """How far a value is from the best that any trial ever has."""
+    """The distance of a value from the best value of any trial."""
     score = traces.direction.to_score
     return max(score(seen) for trial in traces.trials for seen in trial.values) - score(value)
 

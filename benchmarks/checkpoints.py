@@ -1,4 +1,4 @@
-"""Whether uploads slow a training down: big checkpoints, with and without a store, and one hung.
+"""Measures how much uploads of large checkpoints slow a training down.
 
 ``python -m benchmarks checkpoints`` trains three times the same: a matrix is multiplied for some
 seconds, then a checkpoint is saved, again and again. Without a store checkpoints stay where they
@@ -48,12 +48,12 @@ for step in trial.steps():
 UPLOAD_SECONDS = 120.0
 """For the last upload, after the training."""
 PROBE = 200
-"""Products by which the machine's speed is found."""
+"""Number of matrix products by which the machine's speed is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a training took.
+    """The time of a training.
 
     Attributes:
         seconds: Of the training, saving included.

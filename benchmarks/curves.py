@@ -1,4 +1,4 @@
-"""Learning-curve predictors side by side: seconds a curve, and how often intervals are right.
+"""Compares learning-curve predictors: seconds a curve, and the coverage of their intervals.
 
 Run ``python -m benchmarks curves``. The priors of the two quick ensembles were chosen on other
 curves than these: on the first four studies of LCBench and synthetic curves of another seed, those
@@ -32,7 +32,7 @@ SEEN = (5, 10, 20, 30)
 
 @dataclass(frozen=True)
 class Row:
-    """What one predictor did on one set of curves, seen to one step.
+    """The results of one predictor on one set of curves, observed up to one step.
 
     Attributes:
         coverage: Share of the 90 % intervals of the last step that hold the truth.

@@ -1,4 +1,4 @@
-"""The stack's executor beside Airflow's LocalExecutor: many short tasks, and workers killed.
+"""Compares the stack's executor with Airflow's LocalExecutor: many short tasks, killed workers.
 
 ``python -m benchmarks executor`` starts one scheduler with both executors and runs the same DAG,
 300 mapped tasks of 0.2 s, with each of them in turn; then once more with the stack's executor

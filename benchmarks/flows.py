@@ -1,13 +1,13 @@
-"""The same study with uneven trials in both flows: how well its places are used.
+"""Utilization of a study's slots by uneven trials, in both flows.
 
 ``python -m benchmarks flows`` runs trials whose lengths follow from their numbers, first in rounds
 and then rolling, on one stack. Every training notes when it begins and ends, so that what counts
 is time in training and not in the preparation of it:
 
 - makespan: from the first beginning to the last end;
-- utilisation: seconds trained / (places x makespan);
+- utilisation: seconds trained / (slots x makespan);
 - while there is work: the same up to the last beginning. Until then a trial waits that could take
-  a free place; afterwards places stay empty because nothing is left, however good the flow.
+  a free slot; afterwards slots stay empty because nothing is left, however good the flow.
 
 Beside them the ideal: list scheduling of the same lengths in the same order, which takes no time
 between two trials. A rolling study should be 95 % utilised while there is work.
@@ -42,7 +42,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """How the places of a study were used."""
+    """The utilization of a study's slots."""
 
     makespan_seconds: float
     utilisation: float
@@ -112,13 +112,13 @@ def uneven(count: int, shortest: float, longest: float) -> list[float]:
     ]
 
 
-def schedule(lengths: Sequence[float], places: int) -> list[Span]:
-    """List scheduling: each trial begins where a place is free first.
+def schedule(lengths: Sequence[float], slots: int) -> list[Span]:
+    """List scheduling: each trial starts on the slot that is free first.
 
     >>> schedule([3, 1, 1], 2)
     [(0.0, 3.0), (0.0, 1.0), (1.0, 2.0)]
     """
-    free = [0.0] * places
+    free = [0.0] * slots
     spans = []
     for length in lengths:
         begin = heapq.heappop(free)
@@ -127,8 +127,8 @@ def schedule(lengths: Sequence[float], places: int) -> list[Span]:
     return spans
 
 
-def use_of(spans: Sequence[Span], places: int) -> Use:
-    """How places were used by trainings that began and ended like this.
+def use_of(spans: Sequence[Span], slots: int) -> Use:
+    """How slots were used by trainings that began and ended like this.
 
     >>> use_of([(0.0, 3.0), (0.0, 1.0), (1.0, 2.0)], 2).utilisation_with_work
     1.0
@@ -140,15 +140,15 @@ def use_of(spans: Sequence[Span], places: int) -> Use:
     is_short = last - begin <= 0  # all began at once
     return Use(
         makespan_seconds=end - begin,
-        utilisation=busy / (places * (end - begin)),
-        utilisation_with_work=1.0 if is_short else with_work / (places * (last - begin)),
-        longest_gap_seconds=_longest_gap(spans, places),
+        utilisation=busy / (slots * (end - begin)),
+        utilisation_with_work=1.0 if is_short else with_work / (slots * (last - begin)),
+        longest_gap_seconds=_longest_gap(spans, slots),
     )
 
 
-def _longest_gap(spans: Sequence[Span], places: int) -> float:
-    """The longest time that a place stayed empty between two trainings."""
-    begins = sorted(span[0] for span in spans)[places:]
+def _longest_gap(spans: Sequence[Span], slots: int) -> float:
+    """The longest time that a slot stayed empty between two trainings."""
+    begins = sorted(span[0] for span in spans)[slots:]
     ends = sorted(span[1] for span in spans)
     return max((begin - end for begin, end in zip(begins, ends, strict=False)), default=0.0)
 
@@ -159,11 +159,11 @@ def read_times(code: Path) -> list[Span]:
     return [(begun, ended) for _, begun, ended in map(json.loads, lines)]
 
 
-def show_header(lengths: Sequence[float], places: int) -> None:
+def show_header(lengths: Sequence[float], slots: int) -> None:
     """Prints what is compared."""
     print(
         f"{len(lengths)} trials of {min(lengths):g} to {max(lengths):g} s "
-        f"({sum(lengths):.0f} s in all), {places} at once"
+        f"({sum(lengths):.0f} s in all), {slots} at once"
     )
     print(
         f"{'':10}{'makespan':>10}{'of ideal':>10}{'utilised':>10}{'with work':>11}"

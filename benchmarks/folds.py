@@ -1,7 +1,7 @@
-"""The folds of one trial on more and more places: a staircase, as long as folds are alike.
+"""The time of one trial's folds on an increasing number of slots.
 
 ``python -m benchmarks folds`` trains one trial in 11 folds of equal length, which sleep, on 1 to
-11 places. With P places that takes ceil(11 / P) times as long as one fold. Every training notes
+11 slots. With P slots that takes ceil(11 / P) times as long as one fold. Every training notes
 when it begins and ends; what counts is the time from the first beginning to the last end.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.flows import TRAIN, read_times
 from benchmarks.lab import Lab, machine, write_json
 
-PLACES = (1, 2, 3, 4, 6, 11)
+SLOTS = (1, 2, 3, 4, 6, 11)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -24,40 +24,39 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks folds", description=__doc__)
     parser.add_argument("--folds", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=15.0, help="that a fold takes")
-    parser.add_argument("--places", type=int, nargs="+", default=PLACES)
+    parser.add_argument("--slots", type=int, nargs="+", default=SLOTS)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     before = machine()
-    lab = Lab(tasks=max(options.places) + 1)
+    lab = Lab(tasks=max(options.slots) + 1)
     codes = {
-        places: _add_study(lab, places, options.folds, options.seconds)
-        for places in options.places
+        slots: _add_study(lab, slots, options.folds, options.seconds) for slots in options.slots
     }
     with lab:
-        lab.wait_for_dags(*map(_name, options.places))
-        lab.session.gateway.set_pool("local", max(options.places))
+        lab.wait_for_dags(*map(_name, options.slots))
+        lab.session.gateway.set_pool("local", max(options.slots))
         print(f"{options.folds} folds of {options.seconds:g} s each")
-        print(f"{'places':>6}{'ideal':>10}{'seen':>10}{'of ideal':>10}", flush=True)
+        print(f"{'slots':>6}{'ideal':>10}{'seen':>10}{'of ideal':>10}", flush=True)
         seen = {}
-        for places, code in codes.items():
-            lab.run(_name(places))
-            ideal = math.ceil(options.folds / places) * options.seconds
+        for slots, code in codes.items():
+            lab.run(_name(slots))
+            ideal = math.ceil(options.folds / slots) * options.seconds
             times = read_times(code)
-            seen[places] = max(end for _, end in times) - min(begin for begin, _ in times)
-            ratio = seen[places] / ideal
-            print(f"{places:6}{ideal:8.1f} s{seen[places]:8.1f} s{ratio:10.2f}", flush=True)
+            seen[slots] = max(end for _, end in times) - min(begin for begin, _ in times)
+            ratio = seen[slots] / ideal
+            print(f"{slots:6}{ideal:8.1f} s{seen[slots]:8.1f} s{ratio:10.2f}", flush=True)
     write_json(options.json, "folds", {"machine_before": before, **vars(options), "seen": seen})
 
 
-def _name(places: int) -> str:
-    return f"places_{places}"
+def _name(slots: int) -> str:
+    return f"slots_{slots}"
 
 
-def _add_study(lab: Lab, places: int, folds: int, seconds: float) -> Path:
+def _add_study(lab: Lab, slots: int, folds: int, seconds: float) -> Path:
     lengths = json.dumps([seconds] * folds)
-    code = lab.add_code(f"code_{places}", train_py=TRAIN, lengths_json=lengths)
+    code = lab.add_code(f"code_{slots}", train_py=TRAIN, lengths_json=lengths)
     study: dict[str, Any] = {
-        "name": _name(places),
+        "name": _name(slots),
         "code": str(code),
         "command": "python train.py",
         "metric": {"name": "value", "direction": "maximize"},
@@ -67,7 +66,7 @@ def _add_study(lab: Lab, places: int, folds: int, seconds: float) -> Path:
         "cache": False,
         "trials": 1,
         "folds": {"count": folds, "prune": None},
-        "parallelism": places,
+        "parallelism": slots,
     }
     lab.add_study(study)
     return code

@@ -1,4 +1,4 @@
-"""A stack of its own for a benchmark, and what a DAG run on it costs."""
+"""A temporary stack for a benchmark, and the cost of DAG runs on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a DAG run took.
+    """The cost of a DAG run.
 
     Attributes:
         run_id: The DAG run.
@@ -162,12 +162,12 @@ def _seconds_between(start: str, end: str) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What a figure depends on: cores and how busy they are."""
+    """The conditions of a measurement: the number of cores and their load."""
     return {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
 
 
 def write_json(path: Path | None, name: str, figures: Mapping[str, Any]) -> None:
-    """Writes the figures of a benchmark, where a file is asked for."""
+    """Writes the figures of a benchmark to a file, if one is given."""
     if path is not None:
         content = {"benchmark": name, "machine": machine(), **figures}
         path.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")

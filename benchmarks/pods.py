@@ -1,4 +1,4 @@
-"""What a trial's pod costs beside a bare pod: seconds until it trains, and pods a minute.
+"""The cost of a trial's pod, compared with a bare pod: seconds to training, pods a minute.
 
 ``python -m benchmarks pods`` runs on the tests' own Kubernetes (root on Debian), or on that of
 KUBECONFIG. One after the other, with as many at once: bare pods of one container, created by this
@@ -37,7 +37,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Pods:
-    """What some pods took.
+    """The times of several pods.
 
     Attributes:
         start_seconds: From the decision to the first command, each.

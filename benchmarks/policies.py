@@ -1,4 +1,4 @@
-"""Policies side by side on replayed studies, beside what the papers claim.
+"""Compares policies on replayed studies, and with the claims of the papers.
 
 Run ``python -m benchmarks policies [pop] [machines] [lcbench] [hypersched] [fluid]``; all parts by
 default. Traces of LCBench are read where ``--data`` is a file. The generators of the synthetic
@@ -55,7 +55,7 @@ HOUR = 3600.0
 IMAGENET = (1.0, 1.77, 2.93, 4.29)
 DRAWN_AGAIN = 2000
 UNSEEN = 8000
-"""Seeds from here on were looked at by nobody before policies and generators were as they are."""
+"""First seed that was not used while policies and generators were developed."""
 
 
 def load_lcbench(path: Path) -> list[Traces]:
@@ -77,7 +77,7 @@ def load_lcbench(path: Path) -> list[Traces]:
 
 
 def interval(figure: Callable[[Sequence[int]], float], studies: int) -> str:
-    """Where nine in ten figures lie when studies are drawn again, with replacement.
+    """The 90 % bootstrap interval of a figure over studies.
 
     Orders of one study have their curves in common, so that studies are drawn and not replays.
     """
@@ -269,7 +269,7 @@ def quicken(traces: Traces) -> Traces:
 
 
 def fluid_part(studies: int) -> None:
-    """Completion and use of synchronous halving, Fluid beside first come first served."""
+    """Completion time and utilization of synchronous halving under Fluid and without."""
     scheduler = Halving(max_steps=27)
     print("Fluid: synchronous halving of 27 trials, 4 GPUs, packed in pairs with 10 % overhead")
     print("  policy | completion / FIFO's | use / FIFO's | mean use | restarts")
@@ -325,7 +325,7 @@ def finer_rungs(scheduler: Halving, times: int = 10) -> Halving:
 
 
 def main() -> None:
-    """Runs the parts that are asked for."""
+    """Runs the parts that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/lcbench_traces.json.gz"))

@@ -1,7 +1,7 @@
-"""Live studies beside their replays: how near the simulator is to what happens.
+"""Compares live studies with their replays: the error of the simulator.
 
 ``python -m benchmarks replay`` runs a study with ASHA in rounds and one rolling, records each as
-traces, and replays these under the study's own policy on as many places. Steps sleep for a second
+traces, and replays these under the study's own policy on as many slots. Steps sleep for a second
 or two, so that trials take as long as their parameters say. ``ratio`` is the replay's makespan
 beside the live one's, from the first beginning to the last end.
 """
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def makespans(lab: Lab, name: str) -> tuple[float, float]:
-    """Seconds that a study took, and that its replay takes."""
+    """The seconds of a study and of its replay."""
     run_id = lab.run(name).run_id
     with tempfile.TemporaryDirectory(prefix="hpo-replay-") as folder:
         path = Path(folder) / "live.jsonl.gz"

@@ -1,4 +1,4 @@
-"""What larger rounds cost TPE: the best value found when more trials are proposed at once.
+"""The cost of larger rounds for TPE: the best value found by the number of trials in a round.
 
 A study in rounds has about 25 of them at most, so that a study with many trials proposes more of
 them before it hears how they did. ``python -m benchmarks round_size`` runs studies of 300 trials

@@ -1,4 +1,4 @@
-"""How fast trivial trials run as their number grows, in both flows, beside a bare mapped task.
+"""The rate of trivial trials as their number grows, in both flows and as bare mapped tasks.
 
 ``python -m benchmarks scale`` starts one stack and runs on it, for 100, 1,000 and 3,000 trials
 (``--long``: 10,000 as well), one after the other: mapped tasks that do nothing, a study in rounds

