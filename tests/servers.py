@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from hpo_ops.client.http_client import PREFIX
+from hpo_ops.client.transport import PREFIX
 
 
 @contextmanager

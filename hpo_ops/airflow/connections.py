@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from hpo_ops.agent.store_credentials import SESSION_VARIABLE
 from hpo_ops.checkpoints import Credentials
 from hpo_ops.checkpoints.allowed_stores import OWN_STORE_VARIABLE
-from hpo_ops.client import GatewayClient
+from hpo_ops.client import GatewayClient, TriggererClient
 from hpo_ops.client.token_signing import (
     SigningKey,
     TaskIdentity,
@@ -23,6 +23,9 @@ from hpo_ops.client.token_signing import (
     parse_task_key,
     sign_triggerer_token,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 GATEWAY = "hpo_gateway"
 """Connection of the gateway: host, port, schema, and the tasks' signing key as its password."""
@@ -44,10 +47,11 @@ def gateway_url(connection: Connection) -> str:
     return f"{connection.schema or 'http'}://{connection.host}{port}"
 
 
-def triggerer_access(connection: Connection) -> tuple[str, dict[str, str]]:
-    """URL of the gateway, and the headers of one request by the triggerer."""
+async def connect_triggerer(http: httpx.AsyncClient) -> TriggererClient:
+    """The gateway for a trigger; its token is short-lived, so each round of requests connects."""
+    connection = await BaseHook.aget_connection(GATEWAY)
     token = sign_triggerer_token(parse_task_key(connection.password or ""))
-    return gateway_url(connection), {"Authorization": f"Bearer {token}"}
+    return TriggererClient(gateway_url(connection), token, http=http)
 
 
 def connect_gateway() -> GatewayClient:

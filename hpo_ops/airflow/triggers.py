@@ -11,15 +11,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
 
-from hpo_ops.airflow.connections import GATEWAY, triggerer_access
-from hpo_ops.client.http_client import API
+from hpo_ops.airflow.connections import connect_triggerer
+from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError, Waiter, WakeUp
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+GATEWAY_ERRORS = (GatewayUnreachableError, GatewayRefusedError, LookupError, ValueError)
+"""After any of these the listener asks again: a wait ends only by an answer."""
 Key = tuple[int, int | None, int | None]
 """A wait: the study, the trial, and the number of ended trials that the waiter has seen."""
 
@@ -28,12 +29,12 @@ class Listener:
     """Polls the gateway for all waiting triggers of this process in one request."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, list[asyncio.Future[dict[str, Any]]]] = {}
+        self._waiting: dict[Key, list[asyncio.Future[WakeUp]]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, key: Key) -> dict[str, Any]:
+    async def wait(self, key: Key) -> WakeUp:
         """Returns the gateway's answer when a wait is over."""
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[WakeUp] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
@@ -51,25 +52,23 @@ class Listener:
             while self._waiting:
                 try:
                     await self._ask(client)
-                except (httpx.HTTPError, ValueError) as error:
+                except GATEWAY_ERRORS as error:
                     logger.warning("the gateway does not answer: %s", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _ask(self, client: httpx.AsyncClient) -> None:
-        url, headers = triggerer_access(await BaseHook.aget_connection(GATEWAY))
         keys = {(study_id, trial): seen for study_id, trial, seen in self._waiting}
-        body = [
-            {"study_id": study_id, "trial": trial, "seen": seen}
+        waiters = [
+            Waiter(study_id=study_id, trial=trial, seen=seen)
             for (study_id, trial), seen in keys.items()
         ]
-        answer = await client.post(f"{url}{API}/ready", json=body, headers=headers)
-        answer.raise_for_status()
-        for item in answer.json():
+        gateway = await connect_triggerer(client)
+        for woken in await gateway.ready(waiters):
             for key, futures in self._waiting.items():
-                if key[:2] == (item["study_id"], item["trial"]):
+                if key[:2] == (woken.study_id, woken.trial):
                     for future in futures:
                         if not future.done():
-                            future.set_result(item)
+                            future.set_result(woken)
 
 
 _listener = Listener()
@@ -114,11 +113,11 @@ class TrialWakeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         wait = _listener.wait((self.study_id, self.trial, self.seen))
         try:
-            answer = await asyncio.wait_for(wait, self.timeout_seconds)
+            woken = await asyncio.wait_for(wait, self.timeout_seconds)
         except TimeoutError:
             yield TriggerEvent({"reason": "time to look again"})
             return
-        if answer["score"] is not None:
-            yield TaskSkippedEvent(xcoms={"return_value": answer["score"]})
+        if woken.score is not None:
+            yield TaskSkippedEvent(xcoms={"return_value": woken.score.to_dict()})
         else:
-            yield TriggerEvent({"reason": answer["reason"]})
+            yield TriggerEvent({"reason": woken.reason})

@@ -95,7 +95,7 @@ def gateway(
     import uvicorn
     from fastapi import FastAPI
 
-    from hpo_ops.client.http_client import PREFIX
+    from hpo_ops.client.transport import PREFIX
     from hpo_ops.gateway.gateway_settings import open_studies, read_rate
     from hpo_ops.gateway.http.gateway_app import create_app
 

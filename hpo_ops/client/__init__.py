@@ -1,18 +1,15 @@
-"""The gateway's client and the shapes it speaks."""
+"""The clients of the gateway, and their messages."""
 
 from hpo_ops.client.experiment_messages import Experiment, Repeat
-from hpo_ops.client.http_client import GatewayClient, SegmentClient
+from hpo_ops.client.gateway_client import GatewayClient
+from hpo_ops.client.gateway_errors import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.client.next_action import NextAction, NextActionKind, Waiter, WakeUp
 from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
 from hpo_ops.client.round_messages import AbsorbedScores, CollectedRound, PlannedTrial, Round
-from hpo_ops.client.segment_gateway import (
-    GatewayRefusedError,
-    GatewayUnreachableError,
-    SegmentGateway,
-    SegmentReceipt,
-)
+from hpo_ops.client.segment_client import SegmentClient
+from hpo_ops.client.segment_gateway import SegmentGateway, SegmentReceipt
 from hpo_ops.client.study_handle import StudyHandle, StudyRequest
 from hpo_ops.client.study_progress import (
     Best,
@@ -30,6 +27,7 @@ from hpo_ops.client.trial_results import (
     TrialSummary,
     UnconfirmedEnd,
 )
+from hpo_ops.client.triggerer_client import TriggererClient
 
 __all__ = [
     "AbsorbedScores",
@@ -62,6 +60,7 @@ __all__ = [
     "TrialDetail",
     "TrialResult",
     "TrialSummary",
+    "TriggererClient",
     "UnconfirmedEnd",
     "VerdictKind",
     "Waiter",

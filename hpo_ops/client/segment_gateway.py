@@ -1,4 +1,4 @@
-"""The gateway's HTTP client: for tasks and the CLI, and for agents with a token of one segment."""
+"""The gateway as an agent sees it: a port, which tests implement without a network."""
 
 from __future__ import annotations
 
@@ -18,26 +18,6 @@ from hpo_ops.protocol import (
 )
 
 
-class GatewayUnreachableError(ConnectionError):
-    """The gateway did not answer, or not in a way that settles the matter: try again later."""
-
-
-class GatewayFailedError(GatewayUnreachableError):
-    """The gateway answered that something went wrong in it: it may be worth a few tries more."""
-
-
-class GatewayBusyError(GatewayUnreachableError):
-    """The caller sends more requests than the gateway takes: try again after a while."""
-
-    def __init__(self, message: str, *, wait_seconds: float) -> None:
-        super().__init__(message)
-        self.wait_seconds = wait_seconds
-
-
-class GatewayRefusedError(PermissionError):
-    """The gateway does not accept this token (any more): the segment belongs to someone else."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SegmentReceipt(Message):
     """The gateway's answer to a segment's result.
@@ -52,25 +32,25 @@ class SegmentReceipt(Message):
 
 
 class SegmentGateway(Protocol):
-    """What an agent asks of the gateway, for the one segment that its token names.
+    """Calls of an agent to the gateway, about the one segment that its token is for.
 
-    Every call is safe to repeat and raises `GatewayUnreachableError` or `GatewayRefusedError`.
+    Every call is idempotent and raises `GatewayUnreachableError` or `GatewayRefusedError`.
     """
 
     def report(self, reports: Sequence[Report]) -> Control:
-        """Hands in reports (none is a sign of life) and learns what the trial is to do."""
+        """Sends reports, or a heartbeat without any; returns the requested action."""
         ...
 
     def curve(self) -> list[tuple[int, float]]:
-        """The trial's reported values so far, by step, those of earlier segments included."""
+        """The trial's learning curve so far, including that of earlier segments."""
         ...
 
     def forecast(self, forecast: CurveForecast) -> None:
-        """Hands in a forecast, before the report of its step."""
+        """Sends a forecast; must be called before the report of the forecast's step."""
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Says that a checkpoint is whole in the store."""
+        """Announces that a checkpoint is complete in the store."""
         ...
 
     def finish(
@@ -79,11 +59,8 @@ class SegmentGateway(Protocol):
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
     ) -> SegmentReceipt:
-        """Says how the segment ended, and hands in with it what there is to say at the end.
+        """Sends how the segment ended, with its last reports and its provenance.
 
-        Args:
-            result: How it ended.
-            reports: The last reports.
-            provenance: What the training was made from and ran with.
+        The first result of a segment counts; the receipt has the one on record.
         """
         ...

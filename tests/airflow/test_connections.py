@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import jwt
 import pytest
 
 from hpo_ops.airflow import connections
-from hpo_ops.client import GatewayRefusedError, StudyRequest
+from hpo_ops.client import GatewayRefusedError, StudyRequest, Waiter
+from hpo_ops.client.transport import API, request_headers
 from hpo_ops.gateway.gateway_settings import open_studies
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.stack.airflow_environment import _gateway_connection, api_server_environment
@@ -144,14 +146,17 @@ def test_the_reconciler_repairs_all_studies_and_runs_none(
 def test_the_triggerer_asks_who_may_go_on_and_nothing_else(
     task: Callable[[str, str], Any],
 ) -> None:
-    from airflow.sdk import BaseHook
-
     study = task("victim", "monday").start_study(request("victim", "monday"))
-    url, headers = connections.triggerer_access(BaseHook.get_connection("hpo_gateway"))
-    api = f"{url}/hpo/api/v1"
-    waiting = [{"study_id": study.id, "trial": 0}]
-    assert httpx.post(f"{api}/ready", json=waiting, headers=headers).status_code == 200
-    assert httpx.post(f"{api}/alive", json=[], headers=headers).status_code == 200
+
+    async def ask() -> tuple[str, dict[str, str]]:
+        async with httpx.AsyncClient() as http:
+            triggerer = await connections.connect_triggerer(http)
+            assert await triggerer.ready([Waiter(study_id=study.id, trial=0)]) == []
+            assert await triggerer.keep_alive(["unknown"]) == ["unknown"]
+            return triggerer._url, request_headers(triggerer._token)
+
+    url, headers = asyncio.run(ask())
+    api = f"{url}{API}"
     for path in (f"/studies/{study.id}/verdict", f"/studies/{study.id}/end", "/reconcile"):
         assert httpx.post(f"{api}{path}", json={}, headers=headers).status_code == 403
     assert httpx.get(f"{api}/studies/{study.id}", headers=headers).status_code == 403

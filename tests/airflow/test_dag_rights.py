@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from hpo_ops.airflow.plugin import log_in
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from fastapi.testclient import TestClient
 
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from tests.gateway.web import task
 from tests.studies import study_data
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Checkpoint, Report
 from tests.gateway.entering import GENERIC, enter, entered

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import VERSION, VERSION_HEADER
 from tests.gateway.web import bearer, begin, segment_of

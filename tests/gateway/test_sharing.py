@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client import NextAction, NextActionKind
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.gateway.entering import GENERIC, enter, entered

@@ -15,8 +15,8 @@ from hpo_ops.client import (
     SegmentClient,
     StudyRequest,
 )
-from hpo_ops.client.http_client import Transport
 from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.client.transport import Transport
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hpo_ops.client.http_client import RENEWED_TOKEN
 from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.client.transport import RENEWED_TOKEN
 from hpo_ops.gateway.http.api_description import STYLE_SOURCE
 from hpo_ops.gateway.http.authentication import Authenticator
 from hpo_ops.gateway.http.callers import Caller

@@ -16,12 +16,10 @@ from typing import Any
 import httpx
 from aiohttp import ClientError
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
-from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from kubernetes_asyncio import client as kubernetes
 
-from hpo_ops.airflow.connections import GATEWAY, triggerer_access
-from hpo_ops.client.http_client import API
+from hpo_ops.airflow.connections import connect_triggerer
 from hpo_ops.runners.kubernetes.pod_names import MANAGED_BY, SEGMENT_LABEL, TRAINING
 from hpo_ops.runners.kubernetes.pod_status import Phase, read_status, telling_reason
 
@@ -84,16 +82,9 @@ class PodWatcher:
         if time.monotonic() >= self._told_at + ALIVE_SECONDS:
             self._told_at = time.monotonic()
             there = [segment for segment in self._waiting if segment in pods]
-            self._unwanted = set(await _keep_alive(there))
-
-
-async def _keep_alive(segments: list[str]) -> list[str]:
-    url, headers = triggerer_access(await BaseHook.aget_connection(GATEWAY))
-    async with httpx.AsyncClient(timeout=30) as client:
-        answer = await client.post(f"{url}{API}/alive", json=segments, headers=headers)
-    answer.raise_for_status()
-    unwanted: list[str] = answer.json()
-    return unwanted
+            async with httpx.AsyncClient(timeout=30) as client:
+                gateway = await connect_triggerer(client)
+                self._unwanted = set(await gateway.keep_alive(there))
 
 
 _watchers: dict[tuple[str, str], PodWatcher] = {}

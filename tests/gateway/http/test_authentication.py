@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute
 
 from hpo_ops.checkpoints import Store
 from hpo_ops.client import NextAction
-from hpo_ops.client.http_client import API
 from hpo_ops.client.token_signing import AUDIENCE, Purpose
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_segment_token
 from hpo_ops.gateway.services.job_submission import Platform, Runs

@@ -8,7 +8,7 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.http.callers import Caller
 from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult

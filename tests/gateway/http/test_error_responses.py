@@ -17,7 +17,7 @@ from hpo_ops.client import (
     NextActionKind,
     StudyRequest,
 )
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.gateway_settings import open_studies
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.request_limits import MAX_REPORTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.web import SECRET, mounted

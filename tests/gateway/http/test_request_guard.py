@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client import NextAction
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.http.test_authentication import ROUTES

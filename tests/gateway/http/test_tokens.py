@@ -10,7 +10,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client import GatewayRefusedError, StudyRequest
-from hpo_ops.client.http_client import API, RENEWED_TOKEN, Transport
 from hpo_ops.client.token_signing import (
     KeyRing,
     Purpose,
@@ -20,6 +19,7 @@ from hpo_ops.client.token_signing import (
     parse_task_key,
     sign_task_token,
 )
+from hpo_ops.client.transport import API, RENEWED_TOKEN, Transport
 from hpo_ops.gateway.http.tokens import (
     RENEWAL_AGE,
     SEGMENT_TIME,

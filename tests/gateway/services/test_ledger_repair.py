@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from hpo_ops.client import GatewayClient, GatewayRefusedError, StudyRequest
-from hpo_ops.client.http_client import API, Transport
+from hpo_ops.client.transport import API, Transport
 from hpo_ops.core import TrialState
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, Repair, RunState, find_leftovers
 from hpo_ops.gateway.http.tokens import issue_segment_token, issue_service_token

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client import StudyRequest
-from hpo_ops.client.http_client import API
+from hpo_ops.client.transport import API
 from hpo_ops.config import StudyError
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.services.studies import Studies

@@ -16,8 +16,9 @@ from hpo_ops.client import (
     GatewayUnreachableError,
     SegmentClient,
 )
-from hpo_ops.client import http_client as client_http
-from hpo_ops.client.http_client import API, MAX_FAILURES, Transport
+from hpo_ops.client import gateway_client as client_http
+from hpo_ops.client.gateway_client import MAX_FAILURES
+from hpo_ops.client.transport import API, Transport
 from hpo_ops.protocol import Action, Outcome, Report, SegmentResult
 
 Answer = Callable[[httpx.Request], httpx.Response]

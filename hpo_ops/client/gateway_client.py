@@ -1,4 +1,4 @@
-"""The gateway over HTTP."""
+"""The client of tasks and the CLI."""
 
 from __future__ import annotations
 
@@ -8,185 +8,46 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import httpx
-
 from hpo_ops.client.experiment_messages import Experiment
+from hpo_ops.client.gateway_errors import (
+    GatewayBusyError,
+    GatewayFailedError,
+    GatewayUnreachableError,
+)
 from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.client.job_messages import JobStatus
 from hpo_ops.client.next_action import NextAction
 from hpo_ops.client.pool_messages import PoolSummary
 from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
 from hpo_ops.client.round_messages import AbsorbedScores, CollectedRound, Round
-from hpo_ops.client.segment_gateway import (
-    GatewayBusyError,
-    GatewayFailedError,
-    GatewayRefusedError,
-    GatewayUnreachableError,
-    SegmentReceipt,
-)
-from hpo_ops.client.store_session import StoreSession
+from hpo_ops.client.segment_client import end_of_segment
+from hpo_ops.client.segment_gateway import SegmentReceipt
 from hpo_ops.client.study_handle import StudyHandle, StudyRequest
 from hpo_ops.client.study_progress import Best, Progress, Retraining, StudyVerdict
+from hpo_ops.client.transport import Token, Transport
 from hpo_ops.client.trial_results import TrialDetail, TrialResult, TrialSummary
 from hpo_ops.core.leftovers import LedgerPart
-from hpo_ops.protocol import (
-    VERSION,
-    VERSION_HEADER,
-    Checkpoint,
-    Control,
-    CurveForecast,
-    Provenance,
-    Report,
-    SegmentResult,
-)
+from hpo_ops.protocol import Provenance, Report, SegmentResult
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "/hpo"
-"""Where the gateway is mounted."""
-API = f"{PREFIX}/api/v1"
-VERSIONED = {VERSION_HEADER: str(VERSION)}
-"""Headers of every request: the version of the protocol that this side speaks."""
-Token = str | Callable[[], str]
-Files = Mapping[str, tuple[str, bytes]]
-"""Parts of a form: the name of a file and its content."""
 PATIENCE_SECONDS = 300.0
 """How long a task waits for a gateway that does not answer; an api-server restarts within it."""
-RENEWED_TOKEN = "HPO-Token"  # noqa: S105  a name
-"""Header of an answer with a new token for a segment whose token is old."""
-MAX_BUSY_SECONDS = 60.0
 MAX_FAILURES = 4
-"""Answers of a gateway that is there but fails, after which a call fails too."""
-
-
-class Transport:
-    """Requests to the gateway, with one meaning for each way in which they can go wrong.
-
-    Args:
-        url: The address of the gateway's server.
-        token: A token, or a function that makes one for each request.
-        timeout: Seconds to wait for an answer.
-        client: The HTTP client to use instead of one of its own.
-    """
-
-    def __init__(
-        self, url: str, token: Token, *, timeout: float = 30.0, client: httpx.Client | None = None
-    ) -> None:
-        # Making a TLS context takes longer than a request; plain HTTP needs none.
-        is_secure = url.startswith("https")
-        self._http = client or httpx.Client(
-            base_url=url.rstrip("/"), timeout=timeout, verify=is_secure
-        )
-        self._token = token
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        files: Files | None = None,
-        headers: Mapping[str, str] | None = None,
-        **query: Any,
-    ) -> Any:
-        """Sends one request, with a body or a form of files.
-
-        Raises:
-            GatewayUnreachableError: No answer, or one that says to try later.
-            GatewayRefusedError: The token is not accepted.
-            LookupError: There is no such thing.
-            ValueError: The gateway does not take what was sent; the message says why.
-        """
-        query = {name: value for name, value in query.items() if value is not None}
-        token = self._token if isinstance(self._token, str) else self._token()
-        headers = {**(headers or {}), **VERSIONED, "Authorization": f"Bearer {token}"}
-        try:
-            answer = self._http.request(
-                method, f"{API}{path}", json=body, files=files, headers=headers, params=query
-            )
-        except httpx.TransportError as error:
-            raise GatewayUnreachableError(f"{self._http.base_url}: {error}") from error
-        if RENEWED_TOKEN in answer.headers:
-            self._token = answer.headers[RENEWED_TOKEN]
-        if answer.is_success:
-            return answer.json() if answer.content else None
-        message = _message(answer)
-        if answer.status_code in (401, 403, 410):
-            raise GatewayRefusedError(message)
-        if answer.status_code == 404:
-            raise LookupError(message)
-        if answer.status_code == 429:
-            raise GatewayBusyError(message, wait_seconds=_retry_after(answer))
-        if answer.status_code < 500:
-            raise ValueError(message)
-        if answer.status_code == 500:
-            raise GatewayFailedError(message)
-        raise GatewayUnreachableError(f"{answer.status_code}: {message}")
-
-
-def _retry_after(answer: httpx.Response) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text), MAX_BUSY_SECONDS) if text.isascii() and text.isdigit() else 1.0
-
-
-def _message(answer: httpx.Response) -> str:
-    try:
-        detail = answer.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        return answer.text[:500] or answer.reason_phrase
-    return detail if isinstance(detail, str) else str(detail)
-
-
-def _end_of_segment(
-    result: SegmentResult, reports: Sequence[Report], provenance: Provenance | None
-) -> dict[str, Any]:
-    return {
-        "result": result.to_dict(),
-        "reports": [report.to_dict() for report in reports],
-        "provenance": provenance and provenance.known(),
-    }
-
-
-class SegmentClient:
-    """The gateway for the agent of one segment."""
-
-    def __init__(self, url: str, token: str, segment: str, *, timeout: float = 10.0) -> None:
-        self._transport = Transport(url, token, timeout=timeout)
-        self._path = f"/segments/{segment}"
-
-    def report(self, reports: Sequence[Report]) -> Control:
-        body = [report.to_dict() for report in reports]
-        return Control.from_dict(self._transport.request("POST", f"{self._path}/reports", body))
-
-    def curve(self) -> list[tuple[int, float]]:
-        answer = self._transport.request("GET", f"{self._path}/curve")
-        return [(step, value) for step, value in answer]
-
-    def forecast(self, forecast: CurveForecast) -> None:
-        self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
-
-    def store_session(self) -> StoreSession:
-        """New credentials for the segment's part of the store."""
-        answer = self._transport.request("POST", f"{self._path}/credentials")
-        return StoreSession.from_dict(answer)
-
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        self._transport.request("POST", f"{self._path}/checkpoints", checkpoint.to_dict())
-
-    def finish(
-        self,
-        result: SegmentResult,
-        reports: Sequence[Report] = (),
-        provenance: Provenance | None = None,
-    ) -> SegmentReceipt:
-        body = _end_of_segment(result, reports, provenance)
-        return SegmentReceipt.from_dict(
-            self._transport.request("POST", f"{self._path}/result", body)
-        )
+"""Answers with an internal error of the gateway after which a call fails."""
 
 
 class GatewayClient:
-    """The gateway for tasks and for the CLI. Waits a while for one that is restarting."""
+    """The gateway for tasks and the CLI.
+
+    A request is repeated while the gateway does not answer, so that tasks survive its restart.
+
+    Args:
+        url: URL of the gateway's server.
+        token: A token, or a function that returns one for each request.
+        patience_seconds: How long a request is repeated before it fails.
+        sleep: Pauses between two attempts.
+    """
 
     def __init__(
         self,
@@ -202,7 +63,7 @@ class GatewayClient:
         self._sleep = sleep
 
     def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
-        """Sends a request, again while the gateway is away. Every call is safe to repeat."""
+        """Sends a request, again while the gateway does not answer. Requests are idempotent."""
         give_up_at = time.monotonic() + self._patience_seconds
         pause, failures = 0.2, 0
         while True:
@@ -214,7 +75,9 @@ class GatewayClient:
                     pause = error.wait_seconds
                 if time.monotonic() + pause > give_up_at or failures >= MAX_FAILURES:
                     raise
-                logger.warning("the gateway is away, next try in %.1f s (%s)", pause, error)
+                logger.warning(
+                    "the gateway does not answer, next try in %.1f s (%s)", pause, error
+                )
                 self._sleep(pause)
                 pause = min(pause * 2, 5.0)
 
@@ -287,7 +150,7 @@ class GatewayClient:
         Returns:
             The result that counts, and the trial's if it has finished.
         """
-        body = {**_end_of_segment(result, reports, provenance), "is_fallback": is_fallback}
+        body = {**end_of_segment(result, reports, provenance), "is_fallback": is_fallback}
         return SegmentReceipt.from_dict(self.request("POST", f"/segments/{segment}/result", body))
 
     def verdict(self, study_id: int) -> StudyVerdict:
