@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from hpo_ops.airflow.entered_study import PREPARE
 from hpo_ops.airflow.prepare_operator import Numbers, PrepareOperator
 from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.airflow.sensors import EarlyStopSensor, LaterTrialsSensor
+from hpo_ops.airflow.study_files import list_study_files, read_study_files
 from hpo_ops.airflow.study_operators import (
     CollectOperator,
     FinalizeOperator,
@@ -26,6 +26,7 @@ from hpo_ops.airflow.study_operators import (
     best_asset,
 )
 from hpo_ops.airflow.trigger_form import (
+    count_mapped_tasks,
     form_of,
     generic_form,
     generic_most_trials,
@@ -35,8 +36,6 @@ from hpo_ops.config import (
     GENERIC_CEILING,
     Flow,
     StudyConfig,
-    StudyError,
-    load_study,
     parse_study,
 )
 from hpo_ops.config.round_planning import count_rounds
@@ -64,7 +63,9 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
     dags: dict[str, DAG] = {}
     build = partial(build_dag, has_document=only is None)
     running = RunningStudies().studies()
-    for name, (study, problem) in _read_files(_files(folder, only), running).items():
+    for name, (study, problem) in read_study_files(
+        list_study_files(folder, only), running
+    ).items():
         if only in (None, name):
             dags[name] = (
                 build_broken_dag(name, problem) if study is None else build(study, problem=problem)
@@ -88,62 +89,6 @@ def _generic_or_broken_dag(runner: str) -> DAG:
     except ImportError as error:
         problem = f"the runner {runner} cannot be used: its operator cannot be imported ({error})"
         return build_broken_dag(generic_dags()[runner], problem)
-
-
-def _files(folder: Path, only: str | None) -> list[Path]:
-    """The study files in a folder; if one DAG is wanted, only its file, where that is known."""
-    paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
-    if only is None:
-        return paths
-    name = re.compile(rf"^name: *[\"']?{re.escape(only)}[\"']? *(#.*)?$".encode(), re.MULTILINE)
-    named = [path for path in paths if name.search(path.read_bytes())]
-    return named if len(named) == 1 else paths
-
-
-def _read_files(
-    paths: Sequence[Path], running: Mapping[str, StudyConfig]
-) -> dict[str, tuple[StudyConfig | None, str | None]]:
-    """Reads study files; returns study and problem by DAG id.
-
-    A study that runs while its file is broken or changed has both: the study that runs, and why
-    no other can start.
-    """
-    found: dict[str, tuple[StudyConfig | None, str | None]] = {}
-    sources: dict[str, Path] = {}
-    for path in paths:
-        try:
-            study = load_study(path)
-        except StudyError as error:
-            found.setdefault(path.stem, (running.get(path.stem), str(error)))
-            continue
-        name = study.name
-        if name in sources:
-            problem = f"{path}: name is {name!r}, but {sources[name].name} has it too"
-            found[path.stem if path.stem != name else f"{name}.{path.suffix[1:]}"] = None, problem
-        elif name in generic_dags().values():
-            found[path.stem] = (
-                None,
-                f"{path}: name is {name!r}, but that is the id of a generic DAG",
-            )
-        else:
-            sources[name] = path
-            found[name] = study, None
-            if name in running and _shape(running[name]) != _shape(study):
-                problem = f"{path}: was changed while {name} runs; wait for the end of its run"
-                found[name] = running[name], problem
-    return found
-
-
-def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
-    """The properties of a study that decide which tasks its DAG has."""
-    is_rolling = study.flow is Flow.ROLLING
-    count = _mapped_tasks(study) if is_rolling else count_rounds(study)
-    return study.flow, count, study.is_retrained
-
-
-def _mapped_tasks(study: StudyConfig) -> int:
-    """Number of mapped tasks that a rolling study needs for its trials."""
-    return math.ceil(study.mapped_trials / max_mapped())
 
 
 def rehearse() -> None:
@@ -197,7 +142,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
         body,
         config=study.to_dict(),
         runner=study.runner,
-        most_trials=_mapped_tasks(study) * max_mapped(),
+        most_trials=count_mapped_tasks(study) * max_mapped(),
         problem=problem,
         outlet=best_asset(study.name),
         params=form_of(study),

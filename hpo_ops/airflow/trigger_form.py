@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -162,6 +163,11 @@ def _problem_here(study: StudyConfig, runner: str) -> str | None:
 def max_mapped() -> int:
     """Airflow's limit of instances of a mapped task (``[core] max_map_length``)."""
     return int(airflow_conf.getint("core", "max_map_length"))
+
+
+def count_mapped_tasks(study: StudyConfig) -> int:
+    """Number of mapped tasks that a rolling study needs for its trials."""
+    return math.ceil(study.mapped_trials / max_mapped())
 
 
 def generic_most_trials() -> int:

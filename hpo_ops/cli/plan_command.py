@@ -34,8 +34,7 @@ from hpo_ops.cli.replay_options import (
 from hpo_ops.cli.simulate_command import USUAL, cluster_note, with_delays
 from hpo_ops.cli.terminal import Json, print_json, track
 from hpo_ops.cli.trace_sources import read_traces
-from hpo_ops.config import StudyConfig, load_study
-from hpo_ops.config.study_config import Flow
+from hpo_ops.config import Flow, StudyConfig, load_study
 from hpo_ops.core import derive_seed
 from hpo_ops.simulator import Cluster, MemoPredictor, Summary, Traces, image_study, summarize
 from hpo_ops.simulator.extrapolation import Unseen, fill_unseen, full_length_steps

@@ -1,11 +1,10 @@
 """The study file: its model, checks, error messages and JSON Schema."""
 
 from hpo_ops.config.pod_sections import Pod, Resources
-from hpo_ops.config.sections import Policy
+from hpo_ops.config.sections import Flow, Policy
 from hpo_ops.config.study_changes import CHANGEABLE, OVERRIDABLE
 from hpo_ops.config.study_config import (
     GENERIC_CEILING,
-    Flow,
     StudyConfig,
 )
 from hpo_ops.config.study_errors import StudyError

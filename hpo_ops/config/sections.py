@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -113,6 +114,13 @@ def _not_a_flag(value: object) -> object:
 
 
 NotAFlag = BeforeValidator(_not_a_flag)
+
+
+class Flow(StrEnum):
+    """The two shapes of a study's DAG."""
+
+    ROUNDS = "rounds"
+    ROLLING = "rolling"
 
 
 class Budget(Model):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self
 
@@ -26,17 +25,13 @@ from hpo_ops.config.forecast_settings import check_curves
 from hpo_ops.config.metric_checks import check_metrics
 from hpo_ops.config.pod_sections import Pod, Resources
 from hpo_ops.config.round_planning import check_rounds, trials_per_round
-from hpo_ops.config.runner_registry import (
-    DEFAULT_RUNNER,
-    find_runner,
-    image_runners,
-    runner_names,
-)
+from hpo_ops.config.runner_registry import DEFAULT_RUNNER, find_runner, runner_names
 from hpo_ops.config.sections import (
     Budget,
     Checkpoints,
     ConstraintField,
     Data,
+    Flow,
     FunctionName,
     Metric,
     NotAFlag,
@@ -48,8 +43,9 @@ from hpo_ops.config.sections import (
 from hpo_ops.config.space_field import SpaceField
 from hpo_ops.config.strict_model import Model
 from hpo_ops.config.study_changes import CHANGEABLE, OVERRIDABLE, with_changes
+from hpo_ops.config.study_checks import check_flow, check_limits, check_runner, check_space
 from hpo_ops.config.study_errors import StudyError, explain
-from hpo_ops.config.warm_start_section import WarmStart, fit_enqueued
+from hpo_ops.config.warm_start_section import WarmStart
 from hpo_ops.core import Allocator, Goal, Scheduler
 from hpo_ops.core.experiment_statistics import repeat_seed
 from hpo_ops.core.search_space import Space, dump_parameter
@@ -71,13 +67,6 @@ DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250
 def _list_runners(schema: dict[str, Any]) -> None:
     """Adds the names of all runners to the JSON Schema; called when the schema is made."""
     schema["enum"] = runner_names()
-
-
-class Flow(StrEnum):
-    """The two shapes of a study's DAG."""
-
-    ROUNDS = "rounds"
-    ROLLING = "rolling"
 
 
 ENTERED: Mapping[str, Any] = {"entered": True}
@@ -215,21 +204,9 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_runner(self, info: ValidationInfo) -> Self:
-        if info.context is ENTERED and self.runner not in runner_names():
-            return self  # its package may be gone by now
-        runner = find_runner(self.runner)
-        if not runner.runs_images and self.code is None:
-            raise ValueError(f"code is missing, but is required with runner: {self.runner}")
-        if not runner.runs_images and self.image is not None:
-            raise ValueError(
-                f"image is {self.image!r}, but runner: {self.runner} runs no images "
-                f"(runner: {' or '.join(image_runners())})"
-            )
-        runner.check_study(self)
-        if self.code is None and self.image is None:
-            raise ValueError("code is missing, but is required (or image)")
-        if self.code is None and (self.stop.when or self.finalizers):
-            raise ValueError("code is missing, but stop.when and finalizers need it")
+        # The package of its runner may be gone by now.
+        if info.context is not ENTERED or self.runner in runner_names():
+            check_runner(self)
         return self
 
     @model_validator(mode="after")
@@ -253,62 +230,17 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_space(self) -> Self:
-        known = {*self.space, *(metric.name for metric in self.objectives)}
-        for constraint in self.constraints:
-            if unknown := constraint.names - known:
-                raise ValueError(
-                    f"constraints has {constraint.text!r}, but {sorted(unknown)[0]} is not a "
-                    f"parameter or metric (known: {', '.join(sorted(known))})"
-                )
-        fit_enqueued(self.space, self.enqueue)
-        if len(self.enqueue) > self.trials:
-            raise ValueError(
-                f"enqueue has {len(self.enqueue)} sets of parameters, but trials is {self.trials}"
-            )
-        if self.sampler.name == "grid" and self.trials > self.space.grid_size():
-            raise ValueError(
-                f"trials is {self.trials}, but the grid has {self.space.grid_size()} points"
-            )
+        check_space(self)
         return self
 
     @model_validator(mode="after")
     def _check_together(self, info: ValidationInfo) -> Self:
-        if self.parallelism > self.ceiling:
-            raise ValueError(
-                f"parallelism is {self.parallelism}, but must be {self.ceiling} or less "
-                "(max_parallelism in the study file)"
-            )
-        if self.max_trials is not None and self.trials > self.max_trials:
-            raise ValueError(
-                f"trials is {self.trials}, but must be {self.max_trials} or less "
-                "(max_trials in the study file)"
-            )
-        if self.repeats > 1 and self.warm_start and self.warm_start.study == self.name:
-            raise ValueError(
-                f"repeats is {self.repeats}, but must be 1 with warm_start from the study itself, "
-                "since repeats must be independent of each other"
-            )
-        if self.reproducible and not self._has_rungs(info):
-            raise ValueError(
-                f"scheduler is {self.scheduler.name!r}, but must be default or a scheduler with "
-                "rungs (asha, asha_promoting) with reproducible: true, since others decide while "
-                "trials run"
-            )
-        verb = why_rolling(self.scheduler.name)
-        if self.flow is Flow.ROUNDS and verb is not None and not self.reproducible:
-            raise ValueError(
-                f"flow is 'rounds', but must be 'rolling' with the scheduler "
-                f"{self.scheduler.name!r}, which {verb} trials"
-            )
-        if self.reproducible and self.flow is Flow.ROLLING:
-            raise ValueError(
-                "flow is 'rolling', but must be 'rounds' with reproducible: true, "
-                "since trials of a rolling study are proposed in the order in which others end"
-            )
+        check_limits(self)
+        check_flow(self, has_rungs=self._has_rungs(info))
         return self
 
     def _has_rungs(self, info: ValidationInfo) -> bool:
-        if not self._can_be_made(self.scheduler, info):
+        if not self.reproducible or not self._can_be_made(self.scheduler, info):
             return True
         return self.create_scheduler().rungs is not None
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import yaml
 
 from hpo_ops.allocators import create_allocator
-from hpo_ops.config import StudyConfig, load_study
-from hpo_ops.config.study_config import Flow
+from hpo_ops.config import Flow, StudyConfig, load_study
 from hpo_ops.curves import CurvePredictor, create_predictor
 from hpo_ops.schedulers import SCHEDULERS, create_scheduler, why_rolling
 from hpo_ops.simulator.policy_comparison import Policy

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from hpo_ops.config import parse_study
-from hpo_ops.config.study_config import Flow
+from hpo_ops.config import Flow, parse_study
 from hpo_ops.core import Action, Decision, Goal, Member, Study, Trial, TrialGroup
 from hpo_ops.schedulers import Asha, create_scheduler, may_pause, why_rolling, with_defaults
 from tests.studies import study_data
