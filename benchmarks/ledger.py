@@ -4,9 +4,9 @@
 alike, with the history of studies of different sizes, and then goes on with each study through the
 gateway's own calls, in turns, so that whatever else the machine does meets all sizes alike:
 
-- ask: a trial's task asks for its next action (`Studies.turn`): slot, parameters, lease, segment;
-- report: an agent hands in one report and gets the scheduler's decision (`Studies.report`);
-- finish: an agent says how the segment ended (`Studies.finish`);
+- ask: a task asks for its next action (`NextActionService.next_action`): slot, lease, segment;
+- report: an agent hands in one report and gets the scheduler's decision (`SegmentService.report`);
+- finish: an agent says how the segment ended (`SegmentService.finish`);
 - tell: the sampler hears of a finished trial (`Proposals.tell`).
 
 Beside them what Optuna alone needs to propose: random, and TPE. The rule is a growth of at most
@@ -31,7 +31,7 @@ from sqlalchemy import URL, Engine, create_engine, text
 from benchmarks.lab import machine, write_json
 from hpo_ops.client import NextActionKind, StudyRequest
 from hpo_ops.client.token_signing import KeyRing
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.ledger import Ledger, leases
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 
@@ -108,7 +108,7 @@ class Grown:
     """A study of some size, and what each call on it took."""
 
     trials: int
-    studies: Studies
+    services: Gateway
     study_id: int
     next_trial: int
     first_ask_seconds: float = 0.0
@@ -177,16 +177,18 @@ def grow(server: URL, trials: int) -> Grown:
         connection.execute(text(f"CREATE DATABASE {name}"))
     admin.dispose()
     ledger = Ledger.open(server.set(database=name).render_as_string(hide_password=False))
-    studies = Studies(ledger, KeyRing.make())
+    services = Gateway.on_ledger(ledger, KeyRing.make())
     with ledger.engine.begin() as connection:
         leases.set_capacity(connection, "local", 4)
-    handle = studies.start(StudyRequest(config=_config(trials), dag_id="grown", run_id="r"))
+    handle = services.studies.start(
+        StudyRequest(config=_config(trials), dag_id="grown", run_id="r")
+    )
     begun = time.perf_counter()
     finished = trials - ROOM
-    _fill(ledger.engine, studies, handle.id, finished)
+    _fill(ledger.engine, services, handle.id, finished)
     filled = time.perf_counter()
-    grown = Grown(trials, studies, handle.id, next_trial=finished)
-    studies.turn(handle.id, finished, key=f"k{finished}")
+    grown = Grown(trials, services, handle.id, next_trial=finished)
+    services.next_actions.next_action(handle.id, finished, key=f"k{finished}")
     grown.first_ask_seconds = time.perf_counter() - filled
     print(
         f"{trials} trials: filled in {filled - begun:.1f} s, "
@@ -217,7 +219,7 @@ def _config(trials: int) -> dict[str, Any]:
     }
 
 
-def _fill(engine: Engine, studies: Studies, study_id: int, trials: int) -> None:
+def _fill(engine: Engine, services: Gateway, study_id: int, trials: int) -> None:
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,
@@ -225,7 +227,7 @@ def _fill(engine: Engine, studies: Studies, study_id: int, trials: int) -> None:
         distribution_to_json,
     )
 
-    search = studies.proposals.search(studies.ledger.get(study_id))
+    search = services.proposals.search(services.ledger.get(study_id))
     search._study(0)  # Optuna's tables and its study
     values = {
         "study": study_id,
@@ -250,27 +252,29 @@ def _fill(engine: Engine, studies: Studies, study_id: int, trials: int) -> None:
 
 def go_on(grown: Grown, *, is_counted: bool) -> None:
     """Runs one more trial on top of the history, through the gateway's calls."""
-    studies, number = grown.studies, grown.next_trial
+    services, number = grown.services, grown.next_trial
     grown.next_trial += 1
     scratch = grown if is_counted else replace(grown, seconds={})
-    turn = scratch.timed("ask", lambda: studies.turn(grown.study_id, number, key=f"k{number}"))
+    turn = scratch.timed(
+        "ask", lambda: services.next_actions.next_action(grown.study_id, number, key=f"k{number}")
+    )
     if turn.kind is not NextActionKind.RUN or turn.assignment is None:
         raise RuntimeError(f"trial {number} was to run, but is to {turn.kind}: {turn.reason}")
     segment = turn.assignment.segment
     for step in range(1, REPORTS + 1):
         report = Report(step=step, metrics={"value": 0.5}, seconds=1.0)
-        scratch.timed("report", lambda report=report: studies.report(segment, [report]))
+        scratch.timed("report", lambda report=report: services.segments.report(segment, [report]))
     result = SegmentResult(outcome=Outcome.COMPLETED, step=REPORTS, exit_code=0)
-    scratch.timed("finish", lambda: studies.finish(segment, result))
-    scratch.timed("tell", lambda: studies.proposals.tell(grown.study_id))
+    scratch.timed("finish", lambda: services.segments.finish(segment, result))
+    scratch.timed("tell", lambda: services.proposals.tell(grown.study_id))
 
 
 def ask_samplers(grown: Grown, repeat: int) -> None:
     """What Optuna needs to propose, without the ledger; afterwards the study is of no use."""
-    record = grown.studies.ledger.get(grown.study_id)
+    record = grown.services.ledger.get(grown.study_id)
     number = grown.next_trial
     for name in ("random", "tpe"):
-        search = replace(grown.studies.proposals.search(record), sampler=name)
+        search = replace(grown.services.proposals.search(record), sampler=name)
         for turn in range(max(repeat // 3, 3)):
             scratch = grown if turn > 0 else replace(grown, seconds={})
             scratch.timed(f"sampler: {name}", lambda search=search, n=number: search.ask(n))

@@ -10,7 +10,7 @@ from hpo_ops.client import NextActionKind
 from hpo_ops.core import TrialState
 from hpo_ops.curves.forecast import LEVELS
 from hpo_ops.curves.forecast_process import fit
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import (
     Action,
     Assignment,
@@ -36,14 +36,14 @@ class FakeAgents:
     """Trains every trial of a rolling study by its curve, a report a step.
 
     Attributes:
-        studies: The gateway.
+        services: The gateway.
         study_id: The study.
         curves: What each trial reports, by number.
         seconds: How long a step of a trial takes, by number; on one unit.
         said: What the gateway decided, other than to go on.
     """
 
-    studies: Studies
+    services: Gateway
     study_id: int
     curves: Sequence[Sequence[float]]
     seconds: Callable[[int], float] = lambda _: 1.0
@@ -67,7 +67,7 @@ class FakeAgents:
         for number in waiting:  # the first to ask fills all places
             if self._turn(number) is NextActionKind.RUN:
                 continue
-        with self.studies.ledger.study(self.study_id) as session:
+        with self.services.ledger.study(self.study_id) as session:
             placed = list(session.view.in_state(TrialState.RUNNING))
         for number in placed:
             if number in self.segments and not self._is_planned(number):
@@ -83,25 +83,30 @@ class FakeAgents:
         )
         order = assignment.forecasts
         if order is not None and step % order.every == 0 and step < order.last_step:
-            curve = [*self.studies.curve(assignment.segment), (step, report.metrics["accuracy"])]
-            self.studies.forecast(assignment.segment, fit(order, curve))
-        control = self.studies.report(assignment.segment, [report])
+            curve = [
+                *self.services.segments.curve(assignment.segment),
+                (step, report.metrics["accuracy"]),
+            ]
+            self.services.segments.forecast(assignment.segment, fit(order, curve))
+        control = self.services.segments.report(assignment.segment, [report])
         if control.action is not Action.CONTINUE:
             self.said.append((control.action, trial, step, control.reason))
         elif step < (assignment.until_step or 0):
             self._plan(trial, step + 1)
             return
         saved = Checkpoint(step=step, uri=f"s3://x/{trial}/{step}", files=1, bytes=1)
-        self.studies.checkpoint(assignment.segment, saved)
+        self.services.segments.checkpoint(assignment.segment, saved)
         result = SegmentResult(
             outcome=control.action.outcome or Outcome.COMPLETED, step=step, reason=control.reason
         )
-        self.studies.finish(assignment.segment, result)
+        self.services.segments.finish(assignment.segment, result)
         del self.segments[trial]
         self.fill()
 
     def _turn(self, number: int) -> NextActionKind:
-        turn = self.studies.turn(self.study_id, number, key=f"{number}/{self._count}")
+        turn = self.services.next_actions.next_action(
+            self.study_id, number, key=f"{number}/{self._count}"
+        )
         if turn.assignment is not None:
             self.segments[number] = turn.assignment
             self.widths.append((number, turn.assignment.resources.get("units", 1.0)))

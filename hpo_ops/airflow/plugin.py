@@ -20,7 +20,7 @@ from hpo_ops.airflow.running_studies import code_folder
 from hpo_ops.airflow.store_sessions import open_store_session
 from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
-from hpo_ops.gateway.gateway_settings import job_runner, open_studies, read_rate
+from hpo_ops.gateway.gateway_settings import job_runner, open_gateway, read_rate
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.job_submission import Platform
 
@@ -86,7 +86,7 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
     )
     # Airflow ignores a plugin that fails at its start, and never loads it again.
     return create_app(
-        open_studies(environment, wait_seconds=LEDGER_SECONDS),
+        open_gateway(environment, wait_seconds=LEDGER_SECONDS),
         login=log_in,
         platform=platform,
         open_store_session=open_store_session,

@@ -96,14 +96,14 @@ def gateway(
     from fastapi import FastAPI
 
     from hpo_ops.client.transport import PREFIX
-    from hpo_ops.gateway.gateway_settings import open_studies, read_rate
+    from hpo_ops.gateway.gateway_settings import open_gateway, read_rate
     from hpo_ops.gateway.http.gateway_app import create_app
 
     try:
         rate = read_rate(os.environ)
-        studies = open_studies(os.environ)
+        gateway = open_gateway(os.environ)
     except ValueError as error:
         raise CommandError(str(error)) from error
     root = FastAPI(openapi_url=None)
-    root.mount(PREFIX, create_app(studies, requests_per_second=rate))
+    root.mount(PREFIX, create_app(gateway, requests_per_second=rate))
     uvicorn.run(root, host=host, port=port)

@@ -7,16 +7,14 @@ import os
 import time
 from collections.abc import Mapping
 
-from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
-
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client.token_signing import KeyRing, SigningKey
 from hpo_ops.config.runner_registry import all_runners
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, leases
-from hpo_ops.ledger.schema import pools
+from hpo_ops.ledger.database_errors import DatabaseUnavailableError
+from hpo_ops.ledger.pool_usage import list_pools
 
 LEDGER_VARIABLE = "HPO_LEDGER_URL"
 KEYS_VARIABLE = "HPO_GATEWAY_KEYS"
@@ -27,14 +25,14 @@ SHARE_VARIABLE = "HPO_SHARE"
 JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 
 
-def open_studies(
+def open_gateway(
     environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
-) -> Studies:
-    """The gateway's work on the ledger that the environment names.
+) -> Gateway:
+    """The gateway's services on the ledger that the environment names.
 
     Args:
         environment: The settings.
-        wait_seconds: How long a database that does not answer is waited for.
+        wait_seconds: How long to wait for a database that does not answer.
 
     Raises:
         ValueError: A setting is missing or cannot be used.
@@ -44,7 +42,7 @@ def open_studies(
     keys = read_keys(environment)
     ledger = _open_ledger(environment[LEDGER_VARIABLE], wait_seconds)
     _set_pools(ledger, parse_pools(environment.get(POOLS_VARIABLE, "")))
-    return Studies(
+    return Gateway.on_ledger(
         ledger,
         keys,
         stores=AllowedStores.from_environment(environment),
@@ -103,7 +101,7 @@ def _open_ledger(url: str, wait_seconds: float) -> Ledger:
     while True:
         try:
             return Ledger.open(url)
-        except OperationalError:
+        except DatabaseUnavailableError:
             if time.monotonic() >= give_up_at:
                 raise
             time.sleep(0.5)
@@ -146,8 +144,8 @@ def job_runner(environment: Mapping[str, str] = os.environ) -> str:
 
 def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
     """Sets the given capacities, and the initial ones of runners' pools that do not exist yet."""
-    with ledger.engine.begin() as connection:
-        known = connection.execute(select(pools.c.name)).scalars()
+    with ledger.begin() as connection:
+        known = {pool.name for pool in list_pools(connection)}
         initial = {
             name: capacity
             for runner in all_runners().values()

@@ -15,9 +15,13 @@ from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, text, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import SQLAlchemyError
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
+
+StorageError = SQLAlchemyError
+"""A storage of Optuna cannot be read: its database does not answer, or has other tables."""
 
 _INDEX = "CREATE INDEX IF NOT EXISTS hpo_trials_by_number ON trials (study_id, number)"
 

@@ -16,7 +16,7 @@ import pytest
 from hpo_ops.airflow import connections
 from hpo_ops.client import GatewayRefusedError, StudyRequest, Waiter
 from hpo_ops.client.transport import API, request_headers
-from hpo_ops.gateway.gateway_settings import open_studies
+from hpo_ops.gateway.gateway_settings import open_gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.stack.airflow_environment import _gateway_connection, api_server_environment
 from hpo_ops.stack.stack_secrets import Secrets
@@ -47,7 +47,7 @@ def task(
 ) -> Iterator[Callable[[str, str], Any]]:
     """Connects to a gateway as `make up` sets it up, from a task of a DAG run."""
     secrets = Secrets()
-    studies = open_studies(api_server_environment(secrets, ledger_url=database))
+    studies = open_gateway(api_server_environment(secrets, ledger_url=database))
     with served(create_app(studies)) as port:
         settings = Settings.of_project(tmp_path, port=port, s3_port=1)
         connection = _gateway_connection(settings, secrets)

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 
 from hpo_ops.airflow.plugin import log_in
 from hpo_ops.client.transport import API
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.airflow.dag_rights import DagRightsAuthManager
@@ -44,18 +44,18 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> DagRightsAuthManager:
 
 
 @pytest.fixture
-def studies(database: str) -> Iterator[Studies]:
+def services(database: str) -> Iterator[Gateway]:
     ledger = Ledger.open(database)
     with ledger.engine.begin() as connection:
         set_capacity(connection, "local", 100)
-    yield Studies(ledger, SECRET)
+    yield Gateway.on_ledger(ledger, SECRET)
     ledger.engine.dispose()
 
 
 @pytest.fixture
-def web(studies: Studies) -> TestClient:
+def web(services: Gateway) -> TestClient:
     outer = FastAPI()
-    outer.mount("/hpo", create_app(studies, login=log_in))
+    outer.mount("/hpo", create_app(services, login=log_in))
     return TestClient(outer, raise_server_exceptions=False)
 
 
@@ -65,10 +65,10 @@ def login(manager: DagRightsAuthManager, name: str) -> dict[str, str]:
 
 
 def test_who_has_one_dag_gets_nothing_of_another(
-    web: TestClient, studies: Studies, manager: DagRightsAuthManager
+    web: TestClient, services: Gateway, manager: DagRightsAuthManager
 ) -> None:
     mine, other = (entered(web, name, name=name) for name in ("a", "b"))
-    before = studies.ledger.get(other["id"])
+    before = services.ledger.get(other["id"])
     for name in ("reader", "editor"):
         headers = login(manager, name)
         listed = web.get(f"{API}/studies", headers=headers).json()
@@ -85,7 +85,7 @@ def test_who_has_one_dag_gets_nothing_of_another(
         body: dict[str, Any] = {"config": study_data(name="b"), "source": "s", "trials": [trial]}
         assert web.post(f"{API}/imports", headers=headers, json=body).status_code == 403
         assert web.post(f"{API}/pools/local?capacity=1", headers=headers).status_code == 403
-    assert studies.ledger.get(other["id"]) == before
+    assert services.ledger.get(other["id"]) == before
     warm = enter(web, "a", "next", name="a", owner="editor", warm_start={"study": "b"})
     assert warm.status_code == 422
 

@@ -19,9 +19,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL
 
 from hpo_ops.client.token_signing import TaskIdentity, parse_task_key, sign_task_token
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.job_submission import Platform
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.databases import fresh_database
@@ -52,7 +52,7 @@ async def log_in(request: Request) -> Person:
 class Target:
     """A gateway with two running studies, and the credentials of its callers."""
 
-    studies: Studies
+    services: Gateway
     web: TestClient
     known: dict[str, Any]
     callers: dict[str, dict[str, str]]
@@ -83,7 +83,7 @@ class Target:
 
     def contents(self) -> list[tuple[str, int]]:
         """A fingerprint of every table."""
-        with self.studies.ledger.engine.connect() as connection:
+        with self.services.ledger.engine.connect() as connection:
             return [(name, _fingerprint(connection, name)) for name in _tables(connection)]
 
 
@@ -121,15 +121,15 @@ def target(
         ledger = Ledger.open(address)
         with ledger.engine.begin() as connection:
             set_capacity(connection, "local", 1000)
-        studies = Studies(ledger, SECRET)
+        services = Gateway.on_ledger(ledger, SECRET)
         app = create_app(
-            studies,
+            services,
             login=log_in,
             platform=_platform(tmp_path_factory.mktemp("code")),
             requests_per_second=0,
         )
-        study_id, turn = begin(studies)
-        _, other = begin(studies)
+        study_id, turn = begin(services)
+        _, other = begin(services)
         known = {
             "study_id": study_id,
             "segment": segment_of(turn),
@@ -150,7 +150,7 @@ def target(
         with TestClient(
             app, raise_server_exceptions=False, base_url=HOST, follow_redirects=False
         ) as web:
-            yield Target(studies, web, known, callers)
+            yield Target(services, web, known, callers)
         ledger.engine.dispose()
 
 

@@ -102,7 +102,7 @@ def test_a_nearly_valid_body_gets_an_answer(target: Target, fuzz: Fuzz[Body]) ->
     def check(body: Body) -> Counter[str]:
         headers, segment = dict(target.callers[body.caller]), target.known["segment"]
         if body.path.endswith("/result"):  # the last thing that a segment says
-            _, turn = begin(target.studies)
+            _, turn = begin(target.services)
             headers, segment = bearer(turn.token or ""), segment_of(turn)
         path = body.path.format(segment=segment, study=target.known["study_id"])
         data = body.data

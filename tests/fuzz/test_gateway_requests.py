@@ -14,8 +14,8 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.gateway_target import Target, log_in
@@ -27,7 +27,7 @@ NO_ANSWER = {"401", "no route", "not HTTP"}
 
 def operations() -> dict[str, Any]:
     """Every operation of the OpenAPI, by method and path."""
-    app = create_app(Studies(cast(Ledger, None), SECRET), login=log_in)
+    app = create_app(Gateway.on_ledger(cast(Ledger, None), SECRET), login=log_in)
     schema = schemathesis.openapi.from_dict(app.openapi())
     found = (result.ok() for result in schema.get_all_operations())
     return {operation.label: operation for operation in found}

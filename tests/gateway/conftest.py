@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.engine import URL
 
 from hpo_ops.client import NextAction
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from tests.databases import fresh_database
@@ -15,36 +15,36 @@ from tests.gateway.web import SECRET, begin, mounted
 
 
 @pytest.fixture
-def studies(database: str) -> Iterator[Studies]:
+def services(database: str) -> Iterator[Gateway]:
     ledger = Ledger.open(database)
     with ledger.engine.begin() as connection:
         set_capacity(connection, "local", 100)
-    yield Studies(ledger, SECRET)
+    yield Gateway.on_ledger(ledger, SECRET)
     ledger.engine.dispose()
 
 
 @pytest.fixture
-def web(studies: Studies) -> TestClient:
-    return mounted(studies)
+def web(services: Gateway) -> TestClient:
+    return mounted(services)
 
 
 @pytest.fixture(scope="module")
-def lasting(postgres: URL, template: str) -> Iterator[Studies]:
+def lasting(postgres: URL, template: str) -> Iterator[Gateway]:
     """One ledger for all tests that need no fresh one."""
     with fresh_database(postgres, template) as address:
         ledger = Ledger.open(address)
         with ledger.engine.begin() as connection:
             set_capacity(connection, "local", 1000)
-        yield Studies(ledger, SECRET)
+        yield Gateway.on_ledger(ledger, SECRET)
         ledger.engine.dispose()
 
 
 @pytest.fixture(scope="module")
-def lasting_web(lasting: Studies) -> TestClient:
+def lasting_web(lasting: Gateway) -> TestClient:
     return mounted(lasting)
 
 
 @pytest.fixture(scope="module")
-def begun(lasting: Studies) -> tuple[int, NextAction]:
+def begun(lasting: Gateway) -> tuple[int, NextAction]:
     """A study that tests look at and leave as it is."""
     return begin(lasting)

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 
 from hpo_ops.client import NextAction, NextActionKind, StudyRequest, TrialResult
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
 from tests.studies import study_data
 
@@ -17,13 +17,13 @@ Curves = Callable[[int, int], tuple[float, ...]]
 """What fold f of trial c reports."""
 
 
-def start(studies: Studies, run_id: str = "run-1", **changes: Any) -> int:
+def start(services: Gateway, run_id: str = "run-1", **changes: Any) -> int:
     given = {"scheduler": "default", "folds": 3, "flow": "rolling", "cache": False, **changes}
     request = StudyRequest(config=study_data(**given), dag_id="small", run_id=run_id)
-    return studies.start(request).id
+    return services.studies.start(request).id
 
 
-def train(studies: Studies, turn: NextAction, curve: tuple[float, ...]) -> Outcome:
+def train(services: Gateway, turn: NextAction, curve: tuple[float, ...]) -> Outcome:
     """Trains a segment as an agent would, one report a step."""
     assignment = turn.assignment
     assert assignment is not None
@@ -31,35 +31,39 @@ def train(studies: Studies, turn: NextAction, curve: tuple[float, ...]) -> Outco
     for value in curve[step : assignment.until_step]:
         step += 1
         report = Report(step=step, metrics={"accuracy": value})
-        action = studies.report(assignment.segment, [report]).action
+        action = services.segments.report(assignment.segment, [report]).action
         uri = f"s3://x/{assignment.trial}/{step}"
-        studies.checkpoint(assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1))
+        services.segments.checkpoint(
+            assignment.segment, Checkpoint(step=step, uri=uri, files=1, bytes=1)
+        )
         if action is Action.STOP:
             break
     outcome = Outcome.STOPPED if action is Action.STOP else Outcome.COMPLETED
-    studies.finish(assignment.segment, SegmentResult(outcome=outcome, step=step))
+    services.segments.finish(assignment.segment, SegmentResult(outcome=outcome, step=step))
     return outcome
 
 
-def finish(studies: Studies, turn: NextAction, outcome: Outcome, reason: str = "") -> None:
+def finish(services: Gateway, turn: NextAction, outcome: Outcome, reason: str = "") -> None:
     assert turn.assignment is not None
-    studies.finish(turn.assignment.segment, SegmentResult(outcome=outcome, step=1, reason=reason))
+    services.segments.finish(
+        turn.assignment.segment, SegmentResult(outcome=outcome, step=1, reason=reason)
+    )
 
 
-def run_rolling(studies: Studies, study_id: int, curves: Curves) -> list[TrialResult]:
+def run_rolling(services: Gateway, study_id: int, curves: Curves) -> list[TrialResult]:
     """Runs the tasks of a rolling study one after the other."""
-    config = studies.ledger.get(study_id).config
+    config = services.ledger.get(study_id).config
     scores = []
     for number in range(config.mapped_trials):
-        turn = studies.turn(study_id, number, key=f"task {number}")
+        turn = services.next_actions.next_action(study_id, number, key=f"task {number}")
         if turn.kind is NextActionKind.RUN:
-            train(studies, turn, curves(*divmod(number, config.fold_count)))
-            turn = studies.turn(study_id, number, key=f"task {number} again")
+            train(services, turn, curves(*divmod(number, config.fold_count)))
+            turn = services.next_actions.next_action(study_id, number, key=f"task {number} again")
         assert turn.score is not None, turn
         scores.append(turn.score)
     return scores
 
 
-def seen_by_optuna(studies: Studies, study_id: int, database: str) -> list[Any]:
-    key = studies.ledger.get(study_id).key
+def seen_by_optuna(services: Gateway, study_id: int, database: str) -> list[Any]:
+    key = services.ledger.get(study_id).key
     return optuna.load_study(study_name=key, storage=database).trials

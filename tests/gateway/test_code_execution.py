@@ -16,7 +16,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from tests.gateway.web import begin, person, task
 from tests.studies import study_data
 
@@ -99,7 +99,7 @@ def test_a_study_that_a_task_enters_runs_nothing_that_it_names(
 
 
 def test_the_first_proposal_of_an_unknown_sampler_runs_nothing_here(
-    lasting: Studies, lasting_web: TestClient, marker: Path
+    lasting: Gateway, lasting_web: TestClient, marker: Path
 ) -> None:
     body = {
         "config": study_data(name="proposing", sampler=importing(marker)),
@@ -116,7 +116,7 @@ def test_the_first_proposal_of_an_unknown_sampler_runs_nothing_here(
 
 @pytest.mark.parametrize("attack", [command, importing])
 def test_a_change_of_a_running_study_runs_nothing_that_it_names(
-    lasting: Studies, lasting_web: TestClient, marker: Path, attack: Attack
+    lasting: Gateway, lasting_web: TestClient, marker: Path, attack: Attack
 ) -> None:
     study, _ = begin(lasting)
     for key in ("scheduler", "allocator", "sampler", "stop.when", "finalizers"):
@@ -144,7 +144,7 @@ def test_who_has_no_right_learns_nothing_about_a_study_that_is_wrong(
 
 
 def test_a_study_stays_readable_when_its_class_is_not_allowed_any_more(
-    studies: Studies, web: TestClient, monkeypatch: pytest.MonkeyPatch
+    services: Gateway, web: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "hpo_ops.schedulers.default:Default"
     monkeypatch.setenv("HPO_ALLOWED_CLASSES", name)

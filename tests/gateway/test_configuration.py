@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.client import NextAction, NextActionKind, StudyHandle, StudyRequest
 from hpo_ops.config import StudyConfig, parse_study
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.runners.kubernetes.operator import PodSettings
 from tests.gateway.web import task
 from tests.studies import study_data
@@ -67,7 +67,7 @@ def test_the_study_of_these_tests_sets_every_key() -> None:
 
 
 def test_the_task_of_a_trial_gets_the_configuration_that_was_entered(
-    studies: Studies, web: TestClient, monkeypatch: pytest.MonkeyPatch
+    services: Gateway, web: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HPO_POD_TEMPLATES", str(TEMPLATES))
     entered = parse_study({**EVERY_KEY, "warm_start": None}, source="test")

@@ -11,9 +11,9 @@ import pytest
 from hpo_ops.client import NextActionKind, StudyRequest
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.curves import ProjectedEnsemble
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.recorded_study import list_events
 from hpo_ops.gateway.queries.trial_lists import list_decisions
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import (
     Action,
@@ -33,7 +33,7 @@ TARGET = 0.77
 POP = {"name": "pop", "max_steps": 120, "boundary": 10, "kill_threshold": 0.15}
 
 
-def start(studies: Studies, **changes: Any) -> int:
+def start(services: Gateway, **changes: Any) -> int:
     data = study_data(
         **{
             "scheduler": POP,
@@ -43,33 +43,37 @@ def start(studies: Studies, **changes: Any) -> int:
             **changes,
         }
     )
-    return studies.start(StudyRequest(config=data, dag_id=data["name"], run_id="run-1")).id
+    return services.studies.start(
+        StudyRequest(config=data, dag_id=data["name"], run_id="run-1")
+    ).id
 
 
-def begin(studies: Studies, study_id: int, numbers: Sequence[int]) -> list[Assignment]:
+def begin(services: Gateway, study_id: int, numbers: Sequence[int]) -> list[Assignment]:
     made = []
     for number in numbers:
-        turn = studies.turn(study_id, number, key=str(number))
+        turn = services.next_actions.next_action(study_id, number, key=str(number))
         assert turn.assignment is not None
         made.append(turn.assignment)
     return made
 
 
 def judge(
-    studies: Studies, segment: Assignment, *, step: int, value: float, chance: float | None
+    services: Gateway, segment: Assignment, *, step: int, value: float, chance: float | None
 ) -> Control:
     """A boundary as an agent has it: the forecast, then the report of its step."""
     if chance is None:
         made = CurveForecast(step=step, note="the fit failed")
     else:
         made = forecast_with(chance, of=TARGET, after=step, by=120)
-    studies.forecast(segment.segment, made)
-    return studies.report(segment.segment, [Report(step=step, metrics={"accuracy": value})])
+    services.segments.forecast(segment.segment, made)
+    return services.segments.report(
+        segment.segment, [Report(step=step, metrics={"accuracy": value})]
+    )
 
 
-def test_the_assignment_says_when_to_forecast_and_how(studies: Studies) -> None:
-    study_id = start(studies, curves={"name": "mcmc", "walkers": 96})
-    first, second = begin(studies, study_id, [0, 1])
+def test_the_assignment_says_when_to_forecast_and_how(services: Gateway) -> None:
+    study_id = start(services, curves={"name": "mcmc", "walkers": 96})
+    first, second = begin(services, study_id, [0, 1])
     assert first.forecasts is not None
     assert second.forecasts is not None
     assert (first.forecasts.every, first.forecasts.last_step) == (10, 120)
@@ -77,19 +81,19 @@ def test_the_assignment_says_when_to_forecast_and_how(studies: Studies) -> None:
     assert first.forecasts.seed != second.forecasts.seed
     assert Assignment.from_json(first.to_json()) == first
     whole = {"name": "default", "max_steps": 9}
-    plain = start(studies, name="plain", scheduler=whole, flow="rolling")
-    assert begin(studies, plain, [0])[0].forecasts is None
+    plain = start(services, name="plain", scheduler=whole, flow="rolling")
+    assert begin(services, plain, [0])[0].forecasts is None
 
 
-def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
-    study_id = start(studies, parallelism=6)
+def test_pop_divides_places_by_the_papers_numbers(services: Gateway) -> None:
+    study_id = start(services, parallelism=6)
     chances = [0.9, 0.8, 0.8, 0.5, 0.3, 0.1]
-    segments = begin(studies, study_id, range(6))
+    segments = begin(services, study_id, range(6))
     for segment, chance in zip(segments, chances, strict=True):
-        judge(studies, segment, step=10, value=0.5, chance=chance)
-    studies.change(study_id, {"parallelism": 4})
+        judge(services, segment, step=10, value=0.5, chance=chance)
+    services.studies.change(study_id, {"parallelism": 4})
     answers = [
-        judge(studies, segment, step=20, value=0.5, chance=chance)
+        judge(services, segment, step=20, value=0.5, chance=chance)
         for segment, chance in zip(segments, chances, strict=True)
     ]
     assert [answer.action for answer in answers] == [Action.CONTINUE] * 3 + [Action.PAUSE] * 3
@@ -101,28 +105,28 @@ def test_pop_divides_places_by_the_papers_numbers(studies: Studies) -> None:
         "probability 0.500 to reach the target is below 0.800"
     )
     for segment, answer in list(zip(segments, answers, strict=True))[3:]:
-        studies.finish(
+        services.segments.finish(
             segment.segment, SegmentResult(outcome=Outcome.PAUSED, reason=answer.reason)
         )
     # The fourth place goes to a new trial, and the paused ones wait.
-    assert studies.turn(study_id, 3, key="again").kind is NextActionKind.WAIT
-    assert studies.turn(study_id, 6, key="new").kind is NextActionKind.RUN
+    assert services.next_actions.next_action(study_id, 3, key="again").kind is NextActionKind.WAIT
+    assert services.next_actions.next_action(study_id, 6, key="new").kind is NextActionKind.RUN
 
 
-def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
-    study_id = start(studies, trials=4, parallelism=3)
-    segments = begin(studies, study_id, range(3))
-    assert judge(studies, segments[0], step=10, value=0.5, chance=0.2).action is Action.PAUSE
-    studies.finish(segments[0].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
-    third = begin(studies, study_id, [3])[0]
-    assert judge(studies, segments[1], step=10, value=0.5, chance=0.1).action is Action.PAUSE
-    studies.finish(segments[1].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
+def test_pop_promotes_what_becomes_promising_first(services: Gateway) -> None:
+    study_id = start(services, trials=4, parallelism=3)
+    segments = begin(services, study_id, range(3))
+    assert judge(services, segments[0], step=10, value=0.5, chance=0.2).action is Action.PAUSE
+    services.segments.finish(segments[0].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
+    third = begin(services, study_id, [3])[0]
+    assert judge(services, segments[1], step=10, value=0.5, chance=0.1).action is Action.PAUSE
+    services.segments.finish(segments[1].segment, SegmentResult(outcome=Outcome.PAUSED, step=10))
     # Nothing is promising any more: the two take turns, the one that waits longest first.
-    turn = studies.turn(study_id, 0, key="back")
+    turn = services.next_actions.next_action(study_id, 0, key="back")
     assert turn.kind is NextActionKind.RUN
     assert turn.reason == "trial 0 resumes from step 10"
-    assert judge(studies, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
-    decided = list_decisions(studies.ledger, studies.ledger.get(study_id), 3)
+    assert judge(services, third, step=10, value=0.7, chance=0.9).action is Action.CONTINUE
+    decided = list_decisions(services.ledger, services.ledger.get(study_id), 3)
     reason = "promising: probability 0.900 to reach the target is at least 0.900"
     assert decided[-1].reason == reason
 
@@ -131,11 +135,11 @@ def test_pop_promotes_what_becomes_promising_first(studies: Studies) -> None:
     ("chance", "action"), [(0.05, Action.PAUSE), (0.0499, Action.STOP), (None, Action.CONTINUE)]
 )
 def test_pop_stops_below_its_least_chance_only(
-    studies: Studies, chance: float | None, action: Action
+    services: Gateway, chance: float | None, action: Action
 ) -> None:
-    study_id = start(studies)
-    segment = begin(studies, study_id, [0])[0]
-    answer = judge(studies, segment, step=10, value=0.5, chance=chance)
+    study_id = start(services)
+    segment = begin(services, study_id, [0])[0]
+    answer = judge(services, segment, step=10, value=0.5, chance=chance)
     assert answer.action is action
     if action is Action.STOP:
         assert answer.reason == "probability 0.050 to reach the target is below 0.05"
@@ -143,27 +147,27 @@ def test_pop_stops_below_its_least_chance_only(
         assert answer.reason == "no forecast of its learning curve, so it continues"
 
 
-def test_a_trial_that_does_not_learn_is_killed_without_a_forecast(studies: Studies) -> None:
-    study_id = start(studies)
-    segment = begin(studies, study_id, [0])[0]
+def test_a_trial_that_does_not_learn_is_killed_without_a_forecast(services: Gateway) -> None:
+    study_id = start(services)
+    segment = begin(services, study_id, [0])[0]
     reports = [Report(step=step, metrics={"accuracy": 0.15}) for step in range(1, 11)]
-    early = studies.report(segment.segment, reports[:9])
+    early = services.segments.report(segment.segment, reports[:9])
     assert early.action is Action.CONTINUE  # nothing is decided off a boundary
-    answer = studies.report(segment.segment, reports[9:])
+    answer = services.segments.report(segment.segment, reports[9:])
     assert answer.action is Action.STOP
     assert answer.reason == "not learning: at or below the kill threshold 0.15"
 
 
 def test_a_forecast_is_kept_and_shown_and_survives_a_restart(
-    studies: Studies, database: str
+    services: Gateway, database: str
 ) -> None:
-    study_id = start(studies)
-    segment = begin(studies, study_id, [0])[0]
-    judge(studies, segment, step=10, value=0.5, chance=0.6)
+    study_id = start(services)
+    segment = begin(services, study_id, [0])[0]
+    judge(services, segment, step=10, value=0.5, chance=0.6)
     again = forecast_with(0.1, of=TARGET, after=10, by=120)
-    studies.forecast(segment.segment, again)  # repeated: the first word counts
-    record = studies.ledger.get(study_id)
-    events = list_events(studies.ledger, record, after=0, limit=1000)
+    services.segments.forecast(segment.segment, again)  # repeated: the first word counts
+    record = services.ledger.get(study_id)
+    events = list_events(services.ledger, record, after=0, limit=1000)
     shown = [event.data for event in events if event.kind == "forecast"]
     assert len(shown) == 1
     assert (shown[0]["step"], shown[0]["by_step"]) == (10, 120)
@@ -176,12 +180,12 @@ def test_a_forecast_is_kept_and_shown_and_survives_a_restart(
     another.engine.dispose()
 
 
-def test_a_failed_fit_takes_the_forecast_back(studies: Studies) -> None:
-    study_id = start(studies)
-    segment = begin(studies, study_id, [0])[0]
-    judge(studies, segment, step=10, value=0.5, chance=0.6)
-    assert judge(studies, segment, step=20, value=0.5, chance=None).action is Action.CONTINUE
-    with studies.ledger.study(study_id) as session:
+def test_a_failed_fit_takes_the_forecast_back(services: Gateway) -> None:
+    study_id = start(services)
+    segment = begin(services, study_id, [0])[0]
+    judge(services, segment, step=10, value=0.5, chance=0.6)
+    assert judge(services, segment, step=20, value=0.5, chance=None).action is Action.CONTINUE
+    with services.ledger.study(study_id) as session:
         assert session.view.trials[0].forecast is None
 
 
@@ -208,14 +212,14 @@ def curves() -> list[list[float]]:
     ],
 )
 def test_a_live_study_decides_as_the_simulator_does(
-    studies: Studies, scheduler: dict[str, Any], direction: Direction
+    services: Gateway, scheduler: dict[str, Any], direction: Direction
 ) -> None:
     sign = 1 if direction is Direction.MAXIMIZE else -1
     values = [[sign * value for value in curve] for curve in curves()]
     if "kill_threshold" in scheduler:
         scheduler = {**scheduler, "kill_threshold": sign * scheduler["kill_threshold"]}
     study_id = start(
-        studies,
+        services,
         scheduler=scheduler,
         curves={"name": "projected", "seed": 5},
         metric={"name": "accuracy", "direction": direction.value, "target": sign * 0.84},
@@ -223,7 +227,7 @@ def test_a_live_study_decides_as_the_simulator_does(
         trials=10,
         parallelism=3,
     )
-    agents = FakeAgents(studies, study_id, values)
+    agents = FakeAgents(services, study_id, values)
     agents.run()
 
     options = {key: value for key, value in scheduler.items() if key != "name"}
@@ -246,7 +250,7 @@ def test_a_live_study_decides_as_the_simulator_does(
     ]
     assert expected
     assert agents.said == expected
-    with studies.ledger.study(study_id) as session:
+    with services.ledger.study(study_id) as session:
         states = [trial.state for trial in session.view.trials]
     assert states == [trial.state for trial in replay.study.trials]
     assert TrialState.COMPLETED in states

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from hpo_ops.gateway import gateway_settings
-from hpo_ops.gateway.gateway_settings import open_studies
+from hpo_ops.gateway.gateway_settings import open_gateway
 
 ENVIRONMENT = {"HPO_LEDGER_URL": "postgresql://nowhere", "HPO_GATEWAY_SECRET": "s" * 32}
 
@@ -29,17 +29,16 @@ class Database:
 @pytest.fixture(autouse=True)
 def _no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_settings, "_set_pools", lambda *_: None)
-    monkeypatch.setattr(gateway_settings, "Studies", lambda ledger, *_, **__: ledger)
 
 
 def test_a_database_that_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(refusals=2)
     monkeypatch.setattr(gateway_settings, "Ledger", database)
-    open_studies(ENVIRONMENT, wait_seconds=20)
+    open_gateway(ENVIRONMENT, wait_seconds=20)
     assert database.refusals == 0
 
 
 def test_a_database_that_stays_away_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_settings, "Ledger", Database(refusals=9))
     with pytest.raises(OperationalError, match="does not answer"):
-        open_studies(ENVIRONMENT)
+        open_gateway(ENVIRONMENT)

@@ -9,22 +9,22 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client.transport import API
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import Checkpoint, Report
 from tests.gateway.entering import GENERIC, enter, entered
 from tests.gateway.web import person, task
 
 
 def test_a_victims_name_and_run_id_do_not_get_the_victims_study(
-    web: TestClient, studies: Studies
+    web: TestClient, services: Gateway
 ) -> None:
     victim = entered(web, "small", owner="ann")
-    turn = studies.turn(victim["id"], 0, "a")
+    turn = services.next_actions.next_action(victim["id"], 0, "a")
     assert turn.assignment is not None
     segment = turn.assignment.segment
-    studies.report(segment, [Report(step=1, metrics={"accuracy": 0.5}, seconds=1.0)])
+    services.segments.report(segment, [Report(step=1, metrics={"accuracy": 0.5}, seconds=1.0)])
     saved = Checkpoint(step=1, uri=f"s3://hpo/{victim['key']}/trials/0/1", files=1, bytes=1)
-    studies.checkpoint(segment, saved)
+    services.segments.checkpoint(segment, saved)
 
     attacker = entered(web, GENERIC, owner="mia")  # the same name and run id, another DAG
     assert attacker["id"] != victim["id"]
@@ -36,7 +36,7 @@ def test_a_victims_name_and_run_id_do_not_get_the_victims_study(
         study["id"]: study["state"] for study in web.get(f"{API}/studies", headers=task()).json()
     }
     assert states == {victim["id"]: "running", attacker["id"]: "ended"}
-    assert studies.report(segment, []).action == "continue"
+    assert services.segments.report(segment, []).action == "continue"
 
 
 def test_turns_are_given_by_dag_run(web: TestClient) -> None:

@@ -21,8 +21,8 @@ from hpo_ops.client import (
 )
 from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import (
     Action,
@@ -60,7 +60,7 @@ def train(web: TestClient, turn: NextAction, value: float) -> None:
 
 
 def test_a_study_lives_its_whole_life_over_http(
-    web: TestClient, studies: Studies, database: str
+    web: TestClient, services: Gateway, database: str
 ) -> None:
     tasks = gateway(web, issue_service_token(SECRET))
     request = StudyRequest(config=study_data(), dag_id=RUN[0], run_id=RUN[1])
@@ -102,7 +102,7 @@ def test_a_study_lives_its_whole_life_over_http(
     assert all(trial.state.is_finished() for trial in seen)
 
 
-def test_history_can_be_read_in_pages(lasting_web: TestClient, lasting: Studies) -> None:
+def test_history_can_be_read_in_pages(lasting_web: TestClient, lasting: Gateway) -> None:
     study_id, _ = begin(lasting)
     bob = gateway(lasting_web, "person bob")
     whole = bob.events(study_id)
@@ -116,7 +116,7 @@ def test_history_can_be_read_in_pages(lasting_web: TestClient, lasting: Studies)
     assert pages == whole
 
 
-def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: Studies) -> None:
+def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: Gateway) -> None:
     study_id, turn = begin(lasting)
     tasks, eve = (
         gateway(lasting_web, issue_service_token(SECRET)),
@@ -135,12 +135,12 @@ def test_the_client_says_what_a_refusal_means(lasting_web: TestClient, lasting: 
         tasks.start_study(bad)
     me = agent(lasting_web, turn)
     me.finish(SegmentResult(outcome=Outcome.STOPPED, step=0))
-    with pytest.raises(GatewayRefusedError, match="is over"):
+    with pytest.raises(GatewayRefusedError, match="has ended"):
         me.report([])
 
 
 def test_a_failure_inside_is_tried_a_few_times_only(
-    lasting_web: TestClient, lasting: Studies, monkeypatch: pytest.MonkeyPatch
+    lasting_web: TestClient, lasting: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
 
@@ -207,19 +207,21 @@ def test_a_fallback_counts_if_the_agent_has_reported_no_end(web: TestClient) -> 
     assert (receipt.result, receipt.score) == (GUESS, None)
     segments = tasks.trial(study, 0).segments
     assert [(it.outcome, it.cause) for it in segments] == [("preempted", "agent_lost")]
-    with pytest.raises(GatewayRefusedError, match="is over"):
+    with pytest.raises(GatewayRefusedError, match="has ended"):
         agent(web, turn).finish(SegmentResult(outcome=Outcome.COMPLETED, step=9))
     assert tasks.turn(*RUN, 0, key="b").kind is NextActionKind.RUN
 
 
-def test_a_report_that_comes_with_the_end_is_decided_on(web: TestClient, studies: Studies) -> None:
+def test_a_report_that_comes_with_the_end_is_decided_on(
+    web: TestClient, services: Gateway
+) -> None:
     scheduler = {"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3}
     tasks, study = rolling(web, scheduler=scheduler)
     turn = tasks.turn(*RUN, 0, key="a")
     report = Report(step=1, metrics={"accuracy": 0.5})
     receipt = agent(web, turn).finish(SegmentResult(outcome=Outcome.PAUSED, step=1), [report])
     assert receipt.score is None
-    with studies.ledger.study(study) as session:
+    with services.ledger.study(study) as session:
         paused = session.view.trials[0]
     assert (paused.state, paused.decided_step) == (TrialState.PAUSED, 1)
 

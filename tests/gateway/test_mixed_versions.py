@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hpo_ops.client.transport import API
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import VERSION, VERSION_HEADER
 from tests.gateway.web import bearer, begin, segment_of
 
@@ -22,7 +22,7 @@ from tests.gateway.web import bearer, begin, segment_of
     ],
 )
 def test_an_agent_of_another_release_can_end_its_segment(
-    lasting: Studies, lasting_web: TestClient, result: dict[str, Any]
+    lasting: Gateway, lasting_web: TestClient, result: dict[str, Any]
 ) -> None:
     _, turn = begin(lasting)
     answer = lasting_web.post(
@@ -34,7 +34,7 @@ def test_an_agent_of_another_release_can_end_its_segment(
     assert answer.json()["result"]["cause"] == "unknown"
 
 
-def test_reports_with_newer_fields_are_accepted(lasting: Studies, lasting_web: TestClient) -> None:
+def test_reports_with_newer_fields_are_accepted(lasting: Gateway, lasting_web: TestClient) -> None:
     _, turn = begin(lasting)
     answer = lasting_web.post(
         f"{API}/segments/{segment_of(turn)}/reports",
@@ -45,7 +45,7 @@ def test_reports_with_newer_fields_are_accepted(lasting: Studies, lasting_web: T
 
 
 def test_an_agent_of_a_newer_protocol_is_refused_with_a_sentence(
-    lasting: Studies, lasting_web: TestClient
+    lasting: Gateway, lasting_web: TestClient
 ) -> None:
     _, turn = begin(lasting)
     answer = lasting_web.post(

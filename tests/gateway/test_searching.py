@@ -12,9 +12,9 @@ import pytest
 from hpo_ops.client import NextActionKind, StudyRequest, TrialSummary
 from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best, find_front
 from hpo_ops.gateway.queries.trial_lists import list_trials
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from hpo_ops.samplers.user_algorithm import close_processes
@@ -32,30 +32,30 @@ BOTH = [
 ]
 
 
-def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSummary]:
+def run(services: Gateway, run_id: str = "run", **changes: Any) -> list[TrialSummary]:
     """Runs a study whose accuracy is lr and whose size is lr + width."""
     data = study_data(
         **{"scheduler": WHOLE, "space": SPACE, "trials": 6, "parallelism": 3, **changes}
     )
-    study_id = studies.start(
+    study_id = services.studies.start(
         StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
     ).id
     for number in range(data["trials"] // data["parallelism"]):
-        for member in studies.sample(study_id, number).trials:
-            turn = studies.turn(study_id, member.trial, key="a")
+        for member in services.rounds.sample(study_id, number).trials:
+            turn = services.next_actions.next_action(study_id, member.trial, key="a")
             if turn.kind is not NextActionKind.RUN:
                 continue
             assert turn.assignment is not None
             params = turn.assignment.params
             lr, width = float(params["lr"] or 0), float(params.get("width") or 0)
             report = Report(step=1, metrics={"accuracy": lr, "size": lr + width})
-            studies.report(turn.assignment.segment, [report])
-            studies.finish(
+            services.segments.report(turn.assignment.segment, [report])
+            services.segments.finish(
                 turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=1)
             )
-        studies.collect(study_id, number, [])
-    studies.end(study_id, {})
-    return list_trials(studies.ledger, studies.ledger.get(study_id))
+        services.rounds.collect(study_id, number, [])
+    services.studies.end(study_id, {})
+    return list_trials(services.ledger, services.ledger.get(study_id))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def run(studies: Studies, run_id: str = "run", **changes: Any) -> list[TrialSumm
     ],
 )
 def test_every_sampler_runs_a_study_the_same_way_twice(
-    studies: Studies, sampler: Any, space: dict[str, Any]
+    services: Gateway, sampler: Any, space: dict[str, Any]
 ) -> None:
     stories = [
-        [trial.params for trial in run(studies, run_id, sampler=sampler, space=space)]
+        [trial.params for trial in run(services, run_id, sampler=sampler, space=space)]
         for run_id in ("one", "two")
     ]
     assert len(stories[0]) == 6
@@ -104,13 +104,13 @@ class Climb:
 
 
 def test_an_algorithm_in_the_code_folder_runs_a_study_the_same_way_twice(
-    studies: Studies, tmp_path: Path
+    services: Gateway, tmp_path: Path
 ) -> None:
     (tmp_path / "climb.py").write_text(CLIMB)
     sampler = {"name": "climb:Climb", "batch": 3, "reach": 0.3}
     stories = []
     for run_id in ("one", "two"):
-        trials = run(studies, run_id, sampler=sampler, code=str(tmp_path), trials=12)
+        trials = run(services, run_id, sampler=sampler, code=str(tmp_path), trials=12)
         stories.append([trial.params for trial in trials])
         close_processes()  # as a gateway that is started again
     assert stories[0] == stories[1]
@@ -121,7 +121,7 @@ def test_an_algorithm_in_the_code_folder_runs_a_study_the_same_way_twice(
 
 
 def test_an_algorithm_that_fails_says_why_and_can_be_mended(
-    studies: Studies, tmp_path: Path
+    services: Gateway, tmp_path: Path
 ) -> None:
     file = tmp_path / "climb.py"
     file.write_text(CLIMB.replace("centre - reach", "centre - rech"))
@@ -129,22 +129,22 @@ def test_an_algorithm_that_fails_says_why_and_can_be_mended(
     with pytest.raises(
         ValueError, match=r"(?s)climb:Climb could not sample: NameError.*climb\.py"
     ):
-        run(studies, **changes)
+        run(services, **changes)
     file.write_text(CLIMB)
-    assert len(run(studies, **changes)) == 6
+    assert len(run(services, **changes)) == 6
 
 
-def test_a_study_whose_code_is_gone_can_still_be_read(studies: Studies, tmp_path: Path) -> None:
+def test_a_study_whose_code_is_gone_can_still_be_read(services: Gateway, tmp_path: Path) -> None:
     (tmp_path / "climb.py").write_text(CLIMB)
-    run(studies, sampler="climb:Climb", code=str(tmp_path))
+    run(services, sampler="climb:Climb", code=str(tmp_path))
     (tmp_path / "climb.py").unlink()
-    again = Ledger(studies.ledger.engine)
+    again = Ledger(services.ledger.engine)
     read_entered.cache_clear()
     assert [record.name for record in again.recent()] == ["small"]
 
 
-def test_a_grid_is_walked_once_over(studies: Studies) -> None:
-    trials = run(studies, sampler="grid", space=GRID)
+def test_a_grid_is_walked_once_over(services: Gateway) -> None:
+    trials = run(services, sampler="grid", space=GRID)
     points = sorted((trial.params["lr"], trial.params["width"]) for trial in trials)
     assert points == [(lr, width) for lr in (0.0, 0.5, 1.0) for width in (1, 2)]
     assert {trial.state for trial in trials} == {TrialState.COMPLETED}
@@ -152,11 +152,11 @@ def test_a_grid_is_walked_once_over(studies: Studies) -> None:
 
 @pytest.mark.parametrize("sampler", ["nsgaii", "tpe"])
 def test_several_metrics_give_a_pareto_front(
-    studies: Studies, database: str, sampler: str
+    services: Gateway, database: str, sampler: str
 ) -> None:
-    trials = run(studies, metric=None, metrics=BOTH, sampler=sampler)
-    record = next(studies.ledger.named("small"))
-    front = {trial.trial for trial in find_front(studies.ledger, record)}
+    trials = run(services, metric=None, metrics=BOTH, sampler=sampler)
+    record = next(services.ledger.named("small"))
+    front = {trial.trial for trial in find_front(services.ledger, record)}
     seen = optuna.load_study(study_name=record.key, storage=database)
     assert front == {trial.number for trial in seen.best_trials}
     assert [trial.values for trial in seen.trials] == [
@@ -164,23 +164,23 @@ def test_several_metrics_give_a_pareto_front(
     ]
 
 
-def test_what_violates_a_constraint_is_never_the_best(studies: Studies) -> None:
-    trials = run(studies, sampler="random", constraints=["accuracy <= 0.6"], trials=9)
+def test_what_violates_a_constraint_is_never_the_best(services: Gateway) -> None:
+    trials = run(services, sampler="random", constraints=["accuracy <= 0.6"], trials=9)
     values = [trial.value for trial in trials if trial.value is not None]
     assert max(values) > 0.6
-    best = find_best(studies.ledger, next(studies.ledger.named("small")))
+    best = find_best(services.ledger, next(services.ledger.named("small")))
     assert best is not None
     assert best.value == max(value for value in values if value <= 0.6)
 
 
 def test_parameters_that_violate_a_constraint_are_not_trained(
-    studies: Studies, database: str
+    services: Gateway, database: str
 ) -> None:
-    trials = run(studies, sampler="random", constraints=["width <= 2"], trials=9)
+    trials = run(services, sampler="random", constraints=["width <= 2"], trials=9)
     for trial in trials:
         is_possible = float(trial.params["width"] or 0) <= 2
         assert (trial.state is TrialState.COMPLETED) == is_possible
         if not is_possible:
             assert (trial.reason, trial.step) == ("violates width <= 2", 0)
-    seen = optuna.load_study(study_name=next(studies.ledger.named("small")).key, storage=database)
+    seen = optuna.load_study(study_name=next(services.ledger.named("small")).key, storage=database)
     assert {trial.state.name for trial in seen.trials} == {"COMPLETE", "PRUNED"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ from fastapi.testclient import TestClient
 
 from hpo_ops.client import NextAction, NextActionKind
 from hpo_ops.client.transport import API
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.gateway.entering import GENERIC, enter, entered
-from tests.gateway.web import mounted, task
+from tests.gateway.web import SECRET, mounted, task
 
 ORIGIN = {"origin": {"code_hash": "abc"}}
 SHARING = [
@@ -70,17 +69,17 @@ def ask(web: TestClient, dag_id: str, run_id: str) -> NextAction:
     )
 
 
-def train(studies: Studies, turn: NextAction) -> None:
+def train(services: Gateway, turn: NextAction) -> None:
     assert turn.assignment is not None
     reports = [Report(step=step, metrics={"accuracy": 0.5}, seconds=1.0) for step in (1, 2)]
     result = SegmentResult(outcome=Outcome.COMPLETED, step=2)
-    studies.finish(turn.assignment.segment, result, reports)
+    services.segments.finish(turn.assignment.segment, result, reports)
 
 
 @pytest.mark.parametrize(("first", "second", "offers", "asks", "is_shared"), SHARING)
 def test_scores_go_to_studies_that_may_have_them(
     lasting_web: TestClient,
-    lasting: Studies,
+    lasting: Gateway,
     same: dict[str, Any],
     first: By,
     second: By,
@@ -110,7 +109,7 @@ def test_scores_go_to_studies_that_may_have_them(
 @pytest.mark.parametrize(("first", "second", "offers", "asks", "is_shared"), SHARING)
 def test_a_study_starts_from_those_that_it_may_read(
     lasting_web: TestClient,
-    lasting: Studies,
+    lasting: Gateway,
     same: dict[str, Any],
     first: By,
     second: By,
@@ -122,7 +121,7 @@ def test_a_study_starts_from_those_that_it_may_read(
     web = lasting_web
     made = entered(web, first[0], one, owner=first[1], name=f"first-{one}", **same, **offers)
     train(lasting, ask(web, first[0], one))
-    studies = len(list(lasting.ledger.recent()))
+    services = len(list(lasting.ledger.recent()))
     for run in (None, one, "never"):
         wanted = {"study": f"first-{one}", **({"run": run} if run else {})}
         answer = enter(
@@ -134,11 +133,11 @@ def test_a_study_starts_from_those_that_it_may_read(
         else:  # whether it is not there, or not for them
             assert answer.status_code == 422
             assert "no such study that this one may start from" in answer.json()["detail"]
-    assert (len(list(lasting.ledger.recent())) > studies) is is_shared
+    assert (len(list(lasting.ledger.recent())) > services) is is_shared
 
 
 def test_a_study_that_only_shares_does_not_take_the_place_of_ones_own(
-    lasting_web: TestClient, lasting: Studies, same: dict[str, Any]
+    lasting_web: TestClient, lasting: Gateway, same: dict[str, Any]
 ) -> None:
     one, two = runs()
     mine = entered(lasting_web, "small", one, name=f"n-{one}", owner="ann", share=["*"], **same)
@@ -151,9 +150,9 @@ def test_a_study_that_only_shares_does_not_take_the_place_of_ones_own(
     assert mine["key"] in answer.json()["notes"][0]
 
 
-def test_an_operator_may_let_all_studies_share(lasting: Studies, same: dict[str, Any]) -> None:
+def test_an_operator_may_let_all_studies_share(lasting: Gateway, same: dict[str, Any]) -> None:
     one, two = runs()
-    web = mounted(replace(lasting, share=("*",)))
+    web = mounted(Gateway.on_ledger(lasting.ledger, SECRET, share=("*",)))
     entered(web, "small", one, owner="ann", request=ORIGIN, **same)
     train(lasting, ask(web, "small", one))
     entered(web, GENERIC, two, owner="mia", request=ORIGIN, **same)
@@ -161,7 +160,7 @@ def test_an_operator_may_let_all_studies_share(lasting: Studies, same: dict[str,
 
 
 def test_what_is_trained_in_another_pod_is_another_score(
-    lasting_web: TestClient, lasting: Studies, same: dict[str, Any]
+    lasting_web: TestClient, lasting: Gateway, same: dict[str, Any]
 ) -> None:
     one, two = runs()
     pods = {**same, "runner": "kubernetes", "image": "team/model:1"}

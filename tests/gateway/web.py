@@ -17,13 +17,13 @@ from hpo_ops.client import (
 )
 from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.client.transport import Transport
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.services.studies import Studies
 from tests.studies import study_data
 
 SECRET = KeyRing.parse(f"test:{'s' * 32}")
-"""The signing keys of the `studies` fixture."""
+"""The signing keys of the `services` fixture."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ async def log_in(request: Request) -> Person:
     return PEOPLE[name]
 
 
-def mounted(studies: Studies) -> TestClient:
+def mounted(services: Gateway) -> TestClient:
     """The gateway as Airflow mounts it; nobody is logged in."""
     outer = FastAPI()
-    outer.mount("/hpo", create_app(studies, login=log_in))
+    outer.mount("/hpo", create_app(services, login=log_in))
     return TestClient(outer, raise_server_exceptions=False)
 
 
@@ -86,12 +86,12 @@ def task() -> dict[str, str]:
     return bearer(issue_service_token(SECRET))
 
 
-def begin(studies: Studies, name: str = "small") -> tuple[int, NextAction]:
+def begin(services: Gateway, name: str = "small") -> tuple[int, NextAction]:
     """A new study with its first trial running."""
     request = StudyRequest(config=study_data(name=name), dag_id=name, run_id=uuid.uuid4().hex)
-    study_id = studies.start(request).id
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
+    study_id = services.studies.start(request).id
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.kind is NextActionKind.RUN
     return study_id, turn
 

@@ -27,8 +27,8 @@ from hpo_ops.airflow.connections import pod_store_environment
 from hpo_ops.checkpoints import Checkpoints, Credentials, Logs, open_store
 from hpo_ops.checkpoints.pod_logs import LogRef
 from hpo_ops.client import GatewayRefusedError, NextAction, StudyRequest
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import checkpoints, segments
@@ -55,7 +55,7 @@ EVERYTHING = {
 class Scene:
     """A study whose pod has fallen into wrong hands, and a victim's, in one bucket."""
 
-    studies: Studies
+    services: Gateway
     platform: Credentials
     mine: NextAction
     victim: NextAction
@@ -79,7 +79,7 @@ def key_of(turn: NextAction) -> str:
     return turn.assignment.study
 
 
-def start(studies: Studies, name: str) -> NextAction:
+def start(services: Gateway, name: str) -> NextAction:
     config = study_data(
         name=name,
         runner="kubernetes",
@@ -87,9 +87,9 @@ def start(studies: Studies, name: str) -> NextAction:
         checkpoints={"store": f"s3://{BUCKET}"},
     )
     request = StudyRequest(config=config, dag_id=name, run_id=uuid.uuid4().hex, archive=CODE)
-    study_id = studies.start(request).id
-    studies.sample(study_id, 0)
-    return studies.turn(study_id, 0, "a")
+    study_id = services.studies.start(request).id
+    services.rounds.sample(study_id, 0)
+    return services.next_actions.next_action(study_id, 0, "a")
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def scene(s3: Credentials, postgres: URL, template: str) -> Iterator[Scene]:
         with ledger.engine.begin() as opened:
             for pool in ("local", "cpu"):
                 set_capacity(opened, pool, 100)
-        studies = Studies(ledger, SECRET)
-        mine, victim = start(studies, "mine"), start(studies, "victim")
-        web = mounted(studies)
-        store = Scene(studies, s3, mine, victim, web, s3).client("s3")
+        services = Gateway.on_ledger(ledger, SECRET)
+        mine, victim = start(services, "mine"), start(services, "victim")
+        web = mounted(services)
+        store = Scene(services, s3, mine, victim, web, s3).client("s3")
         for key in (
             f"{key_of(mine)}/trials/0/1/model",
             f"{key_of(victim)}/trials/0/1/model",
@@ -118,18 +118,18 @@ def scene(s3: Credentials, postgres: URL, template: str) -> Iterator[Scene]:
             OTHER_CODE,
         ):
             store.put_object(Bucket=BUCKET, Key=key, Body=b"honest")
-        yield Scene(studies, s3, mine, victim, web, pod_keys(web, mine))
+        yield Scene(services, s3, mine, victim, web, pod_keys(web, mine))
         ledger.engine.dispose()
 
 
-def mounted(studies: Studies) -> TestClient:
+def mounted(services: Gateway) -> TestClient:
     """The gateway, which makes credentials where this version does."""
     try:
         from hpo_ops.airflow.store_sessions import open_store_session
     except ModuleNotFoundError:
-        app = create_app(studies)
+        app = create_app(services)
     else:
-        app = create_app(studies, open_store_session=open_store_session)
+        app = create_app(services, open_store_session=open_store_session)
     outer = FastAPI()
     outer.mount("/hpo", app)
     return TestClient(outer, raise_server_exceptions=False)
@@ -305,7 +305,7 @@ def test_an_agent_renews_its_credentials_before_they_expire(scene: Scene) -> Non
 
 
 def test_credentials_are_for_the_token_of_the_segment_while_it_is_open(scene: Scene) -> None:
-    turn = start(scene.studies, "ending")
+    turn = start(scene.services, "ending")
     path = f"/hpo/api/v1/segments/{segment_of(turn)}/credentials"
 
     other = agent(scene.web, scene.victim)
@@ -314,20 +314,20 @@ def test_credentials_are_for_the_token_of_the_segment_while_it_is_open(scene: Sc
         other.store_session()
     assert scene.web.post(path).status_code == 401
     agent(scene.web, turn).store_session()
-    scene.studies.finish(
+    scene.services.segments.finish(
         segment_of(turn), SegmentResult(outcome=Outcome.STOPPED, reason="it is over")
     )
-    with pytest.raises(GatewayRefusedError, match="is over"):
+    with pytest.raises(GatewayRefusedError, match="has ended"):
         agent(scene.web, turn).store_session()
 
 
 def test_a_trial_that_was_served_from_another_study_may_read_its_checkpoint(
     scene: Scene,
 ) -> None:
-    turn = start(scene.studies, "served")
+    turn = start(scene.services, "served")
     assert turn.assignment is not None
     place = f"{key_of(scene.victim)}/trials/0"
-    _serve(scene.studies, segment_of(turn), f"s3://{BUCKET}/{place}/1")
+    _serve(scene.services, segment_of(turn), f"s3://{BUCKET}/{place}/1")
 
     s3 = scene.client("s3", pod_keys(scene.web, turn))
 
@@ -337,9 +337,9 @@ def test_a_trial_that_was_served_from_another_study_may_read_its_checkpoint(
     assert refused(lambda: s3.put_object(**where, Body=b"evil"))
 
 
-def _serve(studies: Studies, segment_id: str, uri: str) -> None:
+def _serve(services: Gateway, segment_id: str, uri: str) -> None:
     """Makes the ledger say that the segment goes on from a checkpoint of another study's."""
-    with studies.ledger.engine.begin() as connection:
+    with services.ledger.engine.begin() as connection:
         row = connection.execute(segments.select().where(segments.c.id == segment_id)).one()
         connection.execute(
             segments.update().where(segments.c.id == segment_id).values(from_step=1)

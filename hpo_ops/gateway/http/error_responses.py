@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from hpo_ops.gateway.services.conflict_error import ConflictError
-from hpo_ops.gateway.services.segments import SegmentOverError
+from hpo_ops.gateway.services.segment_service import SegmentOverError
 from hpo_ops.ledger.database_errors import DatabaseUnavailableError, UnstorableValueError
 
 logger = logging.getLogger(__name__)

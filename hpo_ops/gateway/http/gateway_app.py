@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from hpo_ops import __version__
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.api_description_routes import api_description_router
 from hpo_ops.gateway.http.authentication import Authenticator, Login
 from hpo_ops.gateway.http.error_responses import add_error_responses
@@ -24,13 +25,12 @@ from hpo_ops.gateway.http.study_routes import study_router, study_task_router
 from hpo_ops.gateway.http.token_scopes import TokenScopes
 from hpo_ops.gateway.http.trial_routes import trial_router, trial_task_router
 from hpo_ops.gateway.services.job_submission import Jobs, Platform
-from hpo_ops.gateway.services.studies import Studies
 
 PREFIX = "/api/v1"
 
 
 def create_app(
-    studies: Studies,
+    gateway: Gateway,
     *,
     login: Login | None = None,
     platform: Platform | None = None,
@@ -40,7 +40,7 @@ def create_app(
     """Creates the gateway's app.
 
     Args:
-        studies: The services behind the routes.
+        gateway: The services behind the routes.
         login: Finds the person behind a request; None accepts tokens only.
         platform: Starts DAG runs of jobs; None refuses jobs.
         open_store_session: Issues temporary credentials of the store for agents in pods; None
@@ -55,17 +55,17 @@ def create_app(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(TokenScopes(studies.ledger, PREFIX))],
+        dependencies=[Depends(TokenScopes(gateway.ledger, PREFIX))],
     )
     app.add_middleware(
         RequestGuard,
-        authenticator=Authenticator(studies.keys, login),
+        authenticator=Authenticator(gateway.keys, login),
         rate=RateLimiter(requests_per_second),
-        keys=studies.keys,
+        keys=gateway.keys,
         prefix=PREFIX,
     )
-    app.state.studies = studies
-    app.state.jobs = Jobs(studies.ledger, platform) if platform is not None else None
+    app.state.gateway = gateway
+    app.state.jobs = Jobs(gateway.ledger, platform) if platform is not None else None
     app.state.open_store_session = open_store_session
     for router in (
         study_task_router,

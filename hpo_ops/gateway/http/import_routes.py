@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.config import StudyError, parse_study
 from hpo_ops.config.study_errors import shown
-from hpo_ops.gateway.http.route_dependencies import PEOPLE, CurrentCaller, StudiesService
+from hpo_ops.gateway.http.route_dependencies import PEOPLE, CurrentCaller, GatewayServices
 from hpo_ops.gateway.services.trial_imports import import_trials
 
 import_router = APIRouter(tags=[PEOPLE])
@@ -15,7 +15,7 @@ import_router = APIRouter(tags=[PEOPLE])
 
 @import_router.post("/imports")
 def create_import(
-    request: ImportRequest, caller: CurrentCaller, studies: StudiesService
+    request: ImportRequest, caller: CurrentCaller, gateway: GatewayServices
 ) -> Imported:
     """Records trials that were run elsewhere as an ended study; the same trials only once."""
     caller.require_person()
@@ -28,4 +28,4 @@ def create_import(
     study.create_scheduler()
     study.create_allocator()
     owner = caller.user.name if caller.user else None
-    return import_trials(studies, study, request, owner=owner)
+    return import_trials(gateway.studies, study, request, owner=owner)

@@ -11,8 +11,8 @@ from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     CurrentCaller,
     EditableStudy,
+    GatewayServices,
     OpenLedger,
-    StudiesService,
 )
 from hpo_ops.gateway.services import ledger_repair
 
@@ -44,10 +44,10 @@ def read_ledger(
 
 @reconcile_router.post("/studies/{study_id}/close")
 def close_study(
-    record: EditableStudy, caller: CurrentCaller, studies: StudiesService, reason: str = ""
+    record: EditableStudy, caller: CurrentCaller, gateway: GatewayServices, reason: str = ""
 ) -> None:
     """Closes a study whose DAG run is over, as the task `finalize` would have done."""
-    ledger_repair.close_study(studies, record.id, reason or f"closed by {caller.name}")
+    ledger_repair.close_study(gateway.studies, record.id, reason or f"closed by {caller.name}")
 
 
 @reconcile_router.post("/studies/{study_id}/segments/{segment}/lose")

@@ -5,20 +5,20 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from hpo_ops.client import CollectedRound, Round, TrialResult
-from hpo_ops.gateway.http.route_dependencies import TASK_ONLY, TASKS, StudiesService, StudyOfTask
+from hpo_ops.gateway.http.route_dependencies import TASK_ONLY, TASKS, GatewayServices, StudyOfTask
 
 round_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 
 
 @round_router.post("/studies/{study_id}/rounds/{number}")
-def sample(record: StudyOfTask, number: int, studies: StudiesService, rounds_left: int) -> Round:
+def sample(record: StudyOfTask, number: int, gateway: GatewayServices, rounds_left: int) -> Round:
     """Chooses the trials of a round; the same round always has the same trials."""
-    return studies.sample(record.id, number, rounds_left)
+    return gateway.rounds.sample(record.id, number, rounds_left)
 
 
 @round_router.post("/studies/{study_id}/rounds/{number}/scores")
 def collect(
-    record: StudyOfTask, number: int, scores: list[TrialResult], studies: StudiesService
+    record: StudyOfTask, number: int, scores: list[TrialResult], gateway: GatewayServices
 ) -> CollectedRound:
     """Closes a round with the results of its trials."""
-    return studies.collect(record.id, number, scores)
+    return gateway.rounds.collect(record.id, number, scores)

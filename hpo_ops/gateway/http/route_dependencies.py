@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.callers import Caller
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger, StudyRecord, UnknownStudyError
 from hpo_ops.protocol import VERSION_HEADER, check_version
 
@@ -24,17 +24,17 @@ async def _current_caller(request: Request) -> Caller:
     return caller
 
 
-async def _studies_service(request: Request) -> Studies:
-    studies: Studies = request.app.state.studies
-    return studies
+async def _gateway_services(request: Request) -> Gateway:
+    gateway: Gateway = request.app.state.gateway
+    return gateway
 
 
 CurrentCaller = Annotated[Caller, Depends(_current_caller)]
-StudiesService = Annotated[Studies, Depends(_studies_service)]
+GatewayServices = Annotated[Gateway, Depends(_gateway_services)]
 
 
-async def _ledger(studies: StudiesService) -> Ledger:
-    return studies.ledger
+async def _ledger(gateway: GatewayServices) -> Ledger:
+    return gateway.ledger
 
 
 OpenLedger = Annotated[Ledger, Depends(_ledger)]

@@ -14,8 +14,8 @@ from hpo_ops.gateway.http.route_dependencies import (
     TASK_ONLY,
     TASKS,
     CurrentCaller,
+    GatewayServices,
     OpenLedger,
-    StudiesService,
     check_segment_access,
 )
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
@@ -29,37 +29,37 @@ segment_router = APIRouter(prefix="/segments/{segment}", tags=[AGENTS], dependen
 
 @segment_task_router.post("/alive")
 def keep_alive(
-    segments: list[str], caller: CurrentCaller, studies: StudiesService, ledger: OpenLedger
+    segments: list[str], caller: CurrentCaller, gateway: GatewayServices, ledger: OpenLedger
 ) -> list[str]:
     """Extends the leases of segments whose pods exist; returns the segments to terminate."""
     for segment in segments:
         check_segment_access(segment, caller, ledger)
-    return studies.keep_alive(segments)
+    return gateway.segments.keep_alive(segments)
 
 
 @segment_router.post("/reports")
-def report(segment: str, reports: list[Report], studies: StudiesService) -> Control:
+def report(segment: str, reports: list[Report], gateway: GatewayServices) -> Control:
     """Records reports, which also serve as a heartbeat; returns the action for the trial."""
     _check_count(reports)
-    return studies.report(segment, reports)
+    return gateway.segments.report(segment, reports)
 
 
 @segment_router.get("/curve")
-def curve(segment: str, studies: StudiesService) -> list[tuple[int, float]]:
+def curve(segment: str, gateway: GatewayServices) -> list[tuple[int, float]]:
     """Lists the trial's reported values (step, value), from which the agent makes forecasts."""
-    return studies.curve(segment)
+    return gateway.segments.curve(segment)
 
 
 @segment_router.post("/forecasts")
-def forecast(segment: str, forecast: CurveForecast, studies: StudiesService) -> None:
+def forecast(segment: str, forecast: CurveForecast, gateway: GatewayServices) -> None:
     """Records a forecast of the trial's learning curve."""
-    studies.forecast(segment, forecast)
+    gateway.segments.forecast(segment, forecast)
 
 
 @segment_router.post("/checkpoints")
-def checkpoint(segment: str, checkpoint: Checkpoint, studies: StudiesService) -> None:
+def checkpoint(segment: str, checkpoint: Checkpoint, gateway: GatewayServices) -> None:
     """Records that a checkpoint is complete in the store."""
-    studies.checkpoint(segment, checkpoint)
+    gateway.segments.checkpoint(segment, checkpoint)
 
 
 @segment_router.post("/result")
@@ -67,7 +67,7 @@ def finish(
     segment: str,
     result: Annotated[SegmentResult, Body()],
     caller: CurrentCaller,
-    studies: StudiesService,
+    gateway: GatewayServices,
     reports: Annotated[list[Report] | None, Body()] = None,
     provenance: Annotated[Provenance | None, Body()] = None,
     is_fallback: Annotated[bool, Body()] = False,
@@ -84,7 +84,7 @@ def finish(
         raise HTTPException(
             413, f"provenance is longer than {MAX_PROVENANCE} characters, the maximum"
         )
-    return studies.finish(
+    return gateway.segments.finish(
         segment,
         result,
         reports or [],

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client.store_session import StoreSession
-from hpo_ops.gateway.http.route_dependencies import AGENT_ONLY, AGENTS, StudiesService
+from hpo_ops.gateway.http.route_dependencies import AGENT_ONLY, AGENTS, GatewayServices
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ async def _open_session(request: Request) -> OpenSession:
 @store_session_router.post("/credentials")
 def store_session(
     segment: str,
-    studies: StudiesService,
+    gateway: GatewayServices,
     open_session: Annotated[OpenSession, Depends(_open_session)],
 ) -> StoreSession:
     """Issues temporary credentials for the part of the store that an open segment needs."""
-    access = studies.store_access(segment)
+    access = gateway.segments.store_access(segment)
     try:
         return open_session(access, segment)
     except ConnectionError as error:

@@ -10,7 +10,7 @@ from hpo_ops.gateway.http.route_dependencies import (
     PEOPLE,
     CurrentCaller,
     EditableStudy,
-    StudiesService,
+    GatewayServices,
 )
 
 study_control_router = APIRouter(tags=[PEOPLE])
@@ -18,29 +18,29 @@ study_control_router = APIRouter(tags=[PEOPLE])
 
 @study_control_router.post("/studies/{study_id}/stop")
 def stop(
-    record: EditableStudy, caller: CurrentCaller, studies: StudiesService, reason: str = ""
+    record: EditableStudy, caller: CurrentCaller, gateway: GatewayServices, reason: str = ""
 ) -> None:
     """Stops a study: running trials save a checkpoint and end, the best trial is published."""
-    studies.stop(record.id, reason or f"stopped by {caller.name}")
+    gateway.studies.stop(record.id, reason or f"stopped by {caller.name}")
 
 
 @study_control_router.post("/studies/{study_id}/pause")
 def pause(
-    record: EditableStudy, caller: CurrentCaller, studies: StudiesService, reason: str = ""
+    record: EditableStudy, caller: CurrentCaller, gateway: GatewayServices, reason: str = ""
 ) -> None:
     """Pauses a study: running trials save a checkpoint and end, no trial starts."""
-    studies.pause(record.id, reason or f"paused by {caller.name}")
+    gateway.studies.pause(record.id, reason or f"paused by {caller.name}")
 
 
 @study_control_router.post("/studies/{study_id}/resume")
-def resume(record: EditableStudy, studies: StudiesService) -> None:
+def resume(record: EditableStudy, gateway: GatewayServices) -> None:
     """Resumes a paused study."""
-    studies.resume(record.id)
+    gateway.studies.resume(record.id)
 
 
 @study_control_router.post("/studies/{study_id}/config")
 def change(
-    record: EditableStudy, changes: dict[str, Any], studies: StudiesService
+    record: EditableStudy, changes: dict[str, Any], gateway: GatewayServices
 ) -> dict[str, Any]:
     """Changes a running study by dotted keys; returns all changeable keys with their values."""
-    return studies.change(record.id, changes)
+    return gateway.studies.change(record.id, changes)

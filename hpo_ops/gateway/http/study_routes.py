@@ -13,9 +13,9 @@ from hpo_ops.gateway.http.route_dependencies import (
     TASK_ONLY,
     TASKS,
     CurrentCaller,
+    GatewayServices,
     OpenLedger,
     ReadableStudy,
-    StudiesService,
     StudyOfTask,
 )
 from hpo_ops.gateway.queries.best_trial import find_best, find_front
@@ -29,23 +29,23 @@ study_router = APIRouter(tags=[PEOPLE])
 
 @study_task_router.post("/studies")
 def start_study(
-    request: StudyRequest, caller: CurrentCaller, studies: StudiesService
+    request: StudyRequest, caller: CurrentCaller, gateway: GatewayServices
 ) -> StudyHandle:
     """Enters the study of a DAG run; a study that was entered before stays as it is."""
     caller.require_run(request.dag_id, request.run_id)
-    return studies.start(request)
+    return gateway.studies.start(request)
 
 
 @study_task_router.post("/studies/{study_id}/verdict")
-def verdict(record: StudyOfTask, studies: StudiesService) -> StudyVerdict:
+def verdict(record: StudyOfTask, gateway: GatewayServices) -> StudyVerdict:
     """Says whether the study continues, waits or stops, with the reason."""
-    return studies.verdict(record.id)
+    return gateway.studies.verdict(record.id)
 
 
 @study_task_router.post("/studies/{study_id}/end")
-def end_study(record: StudyOfTask, result: dict[str, Any], studies: StudiesService) -> None:
+def end_study(record: StudyOfTask, result: dict[str, Any], gateway: GatewayServices) -> None:
     """Closes the study: unfinished trials are pruned, leases are released."""
-    studies.end(record.id, result)
+    gateway.studies.end(record.id, result)
 
 
 @study_router.get("/studies")

@@ -26,9 +26,9 @@ from hpo_ops.gateway.http.route_dependencies import (
     TASK_ONLY,
     TASKS,
     CurrentCaller,
+    GatewayServices,
     OpenLedger,
     ReadableStudy,
-    StudiesService,
     StudyOfTask,
     find_visible_study,
 )
@@ -54,7 +54,7 @@ async def next_action(
     trial: int,
     key: str,
     caller: CurrentCaller,
-    studies: StudiesService,
+    gateway: GatewayServices,
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = 0.0,
     task_group: str = "",
 ) -> NextAction:
@@ -67,10 +67,12 @@ async def next_action(
     caller.require_run(dag_id, run_id)
     give_up_at = time.monotonic() + wait
     identity = StudyIdentity(dag_id, run_id, task_group)
-    study = await run_in_threadpool(studies.study_of_run, identity)
+    study = await run_in_threadpool(gateway.studies.study_of_run, identity)
     while True:
-        with studies.ledger.news.expected(study.id) as news:
-            answer = await run_in_threadpool(studies.turn, study.id, trial, key)
+        with gateway.ledger.news.expected(study.id) as news:
+            answer = await run_in_threadpool(
+                gateway.next_actions.next_action, study.id, trial, key
+            )
             left = give_up_at - time.monotonic()
             if not answer.is_next or left <= 0:
                 return replace(answer, study=study)
@@ -80,39 +82,39 @@ async def next_action(
 
 @trial_task_router.post("/ready")
 def ready(
-    waiting: list[Waiter], caller: CurrentCaller, studies: StudiesService, ledger: OpenLedger
+    waiting: list[Waiter], caller: CurrentCaller, gateway: GatewayServices, ledger: OpenLedger
 ) -> list[WakeUp]:
     """Returns the waiting trials that should ask for their next action again."""
     if not caller.is_platform:
         for study_id in {item.study_id for item in waiting}:
             find_visible_study(study_id, caller, ledger)
-    return studies.ready(waiting)
+    return gateway.next_actions.ready(waiting)
 
 
 @trial_task_router.post("/studies/{study_id}/lost")
-def lost(record: StudyOfTask, numbers: list[int], studies: StudiesService) -> list[int]:
+def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
     """Lists those trials, of which the tasks have ended, that the ledger has as running."""
-    return studies.lost(record.id, numbers)
+    return gateway.next_actions.lost(record.id, numbers)
 
 
 @trial_task_router.post("/studies/{study_id}/scores")
 def absorb_scores(
-    record: StudyOfTask, scores: list[TrialResult], studies: StudiesService
+    record: StudyOfTask, scores: list[TrialResult], gateway: GatewayServices
 ) -> AbsorbedScores:
     """Compares scores that came by XCom with the ledger, and absorbs what the ledger misses."""
-    return studies.absorb(record.id, scores)
+    return gateway.studies.absorb(record.id, scores)
 
 
 @trial_task_router.post("/studies/{study_id}/abandon")
-def abandon(record: StudyOfTask, numbers: list[int], studies: StudiesService) -> list[int]:
+def abandon(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
     """Fails trials whose tasks will not be retried; returns the trials that failed by this."""
-    return studies.abandon(record.id, numbers)
+    return gateway.next_actions.abandon(record.id, numbers)
 
 
 @trial_task_router.post("/studies/{study_id}/retraining")
-def retrain(record: StudyOfTask, studies: StudiesService) -> Retraining:
+def retrain(record: StudyOfTask, gateway: GatewayServices) -> Retraining:
     """Adds the trial that trains the best parameters on all data, once the search is over."""
-    return studies.retrain(record.id)
+    return gateway.studies.retrain(record.id)
 
 
 @trial_router.get("/studies/{study_id}/trials")

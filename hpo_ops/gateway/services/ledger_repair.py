@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
 from hpo_ops.gateway.services import study_transitions
 from hpo_ops.gateway.services.access_rights import Right
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.services.study_service import StudyService
 from hpo_ops.ledger import Ledger, StudyState, repair_queries
 from hpo_ops.ledger.repair_queries import OpenStudy, SegmentOfStudy, StrayLeaseOfStudy
 from hpo_ops.protocol import Cause, Outcome, SegmentResult
@@ -85,10 +85,10 @@ def _stray_lease(lease: StrayLeaseOfStudy, may_edit: Right) -> StrayLease:
     )
 
 
-def close_study(service: Studies, study_id: int, reason: str) -> None:
+def close_study(studies: StudyService, study_id: int, reason: str) -> None:
     """Closes a study whose DAG run cannot: open segments end, leases are released."""
-    service.stop(study_id, reason)
-    service.end(study_id, {})
+    studies.stop(study_id, reason)
+    studies.end(study_id, {})
 
 
 def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) -> bool:

@@ -1,4 +1,4 @@
-"""What happens in a study when something happens to it: policies applied to one transaction."""
+"""State transitions of a study, its trials and segments, each within one transaction."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hpo_ops.core.trial_transition import SegmentHistory, trial_after
 from hpo_ops.gateway.services import fold_pruning, pbt_copies
 from hpo_ops.ledger import StudyState, StudyTransaction
 from hpo_ops.ledger.rows import SegmentRow, TrialRow
-from hpo_ops.protocol import Outcome, Report, SegmentResult
+from hpo_ops.protocol import Cause, Outcome, Report, SegmentResult
 
 logger = logging.getLogger(__name__)
 
 
-def fill_places(session: StudyTransaction, free: int) -> tuple[list[int], str]:
-    """Gives free places to the trials that the scheduler picks; they count as running from now.
+def fill_slots(session: StudyTransaction, free: int) -> tuple[list[int], str]:
+    """Gives free slots to the trials that the scheduler picks; they are RUNNING from now on.
 
     Returns:
-        The numbers of those trials, and why it is these.
+        The numbers of those trials, and the scheduler's reason.
     """
     config = session.record.config
     if session.record.state is not StudyState.RUNNING:
@@ -47,14 +47,14 @@ def _why_nothing_runs(session: StudyTransaction) -> str:
     return f"the study stops: {reason}"
 
 
-def free_places(session: StudyTransaction) -> int:
-    """Places that no trial has."""
+def count_free_slots(session: StudyTransaction) -> int:
+    """How many slots of the study have no running trial."""
     running = len(session.view.in_state(TrialState.RUNNING))
     return max(session.record.config.parallelism - running, 0)
 
 
 def stop_if_due(session: StudyTransaction) -> None:
-    """Stops the study where its target, its time, its patience or its failures say so."""
+    """Stops the study where its target, deadline, patience or number of failures is reached."""
     if not session.record.is_searching:
         return
     config = session.record.config
@@ -64,7 +64,7 @@ def stop_if_due(session: StudyTransaction) -> None:
 
 
 def stop_if_nothing_is_left(session: StudyTransaction) -> None:
-    """Stops a study in which nothing runs and nothing can be started any more."""
+    """Stops a study in which no trial runs and the scheduler would start none any more."""
     if not session.record.is_searching or session.view.in_state(TrialState.RUNNING):
         return
     group = session.record.config.create_scheduler().next(session.view, 1, session.now)
@@ -75,7 +75,11 @@ def stop_if_nothing_is_left(session: StudyTransaction) -> None:
 def take_reports(
     session: StudyTransaction, number: int, segment_id: str, new: Sequence[Report]
 ) -> None:
-    """Keeps reports, and the trial's best value with them."""
+    """Records reports of a trial, and its best value.
+
+    Raises:
+        ValueError: A report lacks a metric of the study.
+    """
     if not new:
         return
     names = [metric.name for metric in session.record.config.objectives]
@@ -94,7 +98,10 @@ def take_reports(
 
 
 def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) -> Decision:
-    """What a running trial is to do. What it was asked once stands until its segment ends."""
+    """What a running trial is to do.
+
+    Once an action other than to continue was requested, it stands until the segment ends.
+    """
     number = segment.trial
     view = session.view
     if session.record.is_searching and (
@@ -122,7 +129,7 @@ def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) ->
 
 
 def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
-    """Asks the scheduler about trials that wait between rounds, by number."""
+    """Asks the scheduler about the trials of a round that are paused at its barrier, by number."""
     scheduler = session.record.config.create_scheduler()
     for number in sorted(numbers):
         trial = session.view.trials[number]
@@ -137,7 +144,7 @@ def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
 
 
 def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentResult) -> TrialRow:
-    """Closes a segment and settles what becomes of its trial; returns the trial's new row."""
+    """Ends a segment and moves its trial to the state that follows; returns the trial."""
     number = segment.trial
     config = session.record.config
     session.segments.end(segment.id, number, result)
@@ -182,15 +189,29 @@ def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentR
     return session.trials.get(number)
 
 
-def fail_lost(session: StudyTransaction, number: int, reason: str) -> None:
-    """Fails a trial whose task is gone for good."""
-    session.trials.move(number, TrialState.FAILED, reason)
+def fail_without_task(session: StudyTransaction, number: int) -> bool:
+    """Fails a RUNNING trial whose task is gone and will not be retried.
+
+    Its open segment, if it has one, ends as preempted.
+
+    Returns:
+        Whether the trial failed by this.
+    """
+    if segment := session.segments.find_open(number):
+        lost = SegmentResult(
+            outcome=Outcome.PREEMPTED, reason="its task has ended", cause=Cause.TASK_LOST
+        )
+        end_segment(session, segment, lost)
+    if session.view.trials[number].state is not TrialState.RUNNING:
+        return False
+    session.trials.move(number, TrialState.FAILED, "its task has ended without a result")
     if not session.record.config.reproducible:
         fold_pruning.judge(session, number)
+    return True
 
 
 def _check_constraints(session: StudyTransaction, number: int) -> None:
-    """Keeps by how much a trial violates each constraint, once all of its numbers are there."""
+    """Records by how much a trial violates each constraint, once all values are known."""
     constraints = session.record.config.constraints
     if not constraints:
         return

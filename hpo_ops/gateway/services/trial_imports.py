@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hpo_ops.client.import_messages import Imported, ImportRequest, PastTrial, left_out_lines
 from hpo_ops.config import StudyConfig, StudyError
 from hpo_ops.core.param_fitting import fit
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.services.study_service import StudyService
 from hpo_ops.ledger import StudyIdentity
 from hpo_ops.ledger.imported_study import ImportedStudy, ImportedTrial, record_import
 from hpo_ops.samplers.optuna_import import KnownTrial, add_trials
@@ -18,7 +18,7 @@ from hpo_ops.samplers.warm_start_trials import MAX_TAKEN
 
 
 def import_trials(
-    service: Studies, study: StudyConfig, request: ImportRequest, *, owner: str | None = None
+    studies: StudyService, study: StudyConfig, request: ImportRequest, *, owner: str | None = None
 ) -> Imported:
     """Records the trials that fit a study's space as an ended study. Safe to repeat.
 
@@ -43,15 +43,15 @@ def import_trials(
         config=config,
         identity=identity,
         owner=owner,
-        share=[*study.share, *service.share],
+        share=[*study.share, *studies.share],
         reason=f"{len(known)} trials imported from {request.source}",
         trials=[_imported_trial(trial, study, request.source) for trial in known],
     )
-    with service.ledger.begin() as connection:
+    with studies.ledger.begin() as connection:
         record_import(connection, imported)
-    record = service.ledger.find_run(identity)
-    with service.ledger.sampler_lock(record.id):
-        add_trials(service.proposals.search(record), request.source, known)
+    record = studies.ledger.find_run(identity)
+    with studies.ledger.sampler_lock(record.id):
+        add_trials(studies.proposals.search(record), request.source, known)
     return Imported(study=study.name, run_id=run_id, taken=len(known), left_out=left_out)
 
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from hpo_ops.config import StudyConfig, StudyError
 from hpo_ops.config.warm_start_section import STORAGE_NAME, STORAGE_VARIABLE, WarmStart
 from hpo_ops.ledger import Ledger, StudyIdentity, StudyRecord, UnknownStudyError
 from hpo_ops.ledger.study_sharing import may_share
 from hpo_ops.samplers import warm_start_trials
+from hpo_ops.samplers.optuna_storage import StorageError
 
 if TYPE_CHECKING:
     from hpo_ops.gateway.services.proposals import Proposals
@@ -70,7 +69,7 @@ def read(
                 return warm_start_trials.read_source(
                     storage, wanted.study, shown=wanted.study, directions=directions
                 )
-            except SQLAlchemyError as error:
+            except StorageError as error:
                 logger.warning("the storage %s cannot be read", wanted.storage, exc_info=error)
                 raise ValueError(
                     f"warm_start.storage is {wanted.storage!r}, but cannot be read "

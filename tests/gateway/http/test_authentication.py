@@ -18,10 +18,10 @@ from hpo_ops.checkpoints import Store
 from hpo_ops.client import NextAction
 from hpo_ops.client.token_signing import AUDIENCE, Purpose
 from hpo_ops.client.transport import API
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_segment_token
 from hpo_ops.gateway.services.job_submission import Platform, Runs
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.gateway.web import (
     SECRET,
@@ -40,13 +40,13 @@ from tests.studies import study_data
 @cache
 def without_ledger(*, has_login: bool = True) -> TestClient:
     """A gateway that turns people away before it touches a ledger."""
-    studies = Studies(cast(Ledger, None), SECRET)
-    return TestClient(create_app(studies, login=log_in if has_login else None))
+    services = Gateway.on_ledger(cast(Ledger, None), SECRET)
+    return TestClient(create_app(services, login=log_in if has_login else None))
 
 
 def routes() -> list[tuple[str, str, list[str]]]:
     """Every method and path that the app answers, with the tags of its route."""
-    app = create_app(Studies(cast(Ledger, None), SECRET), login=log_in)
+    app = create_app(Gateway.on_ledger(cast(Ledger, None), SECRET), login=log_in)
 
     def of(route: BaseRoute) -> Iterator[tuple[str, str, list[str]]]:
         path = re.sub(r"{[^}]*}", "1", getattr(route, "path", ""))
@@ -184,7 +184,7 @@ def test_a_study_is_shown_to_those_with_the_right_only(
         assert answer.json() == {"detail": f"there is no study with the id {study_id}"}
 
 
-def test_who_may_look_may_not_change(lasting_web: TestClient, lasting: Studies) -> None:
+def test_who_may_look_may_not_change(lasting_web: TestClient, lasting: Gateway) -> None:
     study_id, _ = begin(lasting)
     changes = [
         path.replace("/studies/1", f"/studies/{study_id}")
@@ -207,9 +207,9 @@ def test_who_may_look_may_not_change(lasting_web: TestClient, lasting: Studies) 
     assert record.reason == "stopped by ann"
 
 
-def test_a_list_shows_only_what_one_may_see(web: TestClient, studies: Studies) -> None:
-    begin(studies, "small")
-    begin(studies, "secret")
+def test_a_list_shows_only_what_one_may_see(web: TestClient, services: Gateway) -> None:
+    begin(services, "small")
+    begin(services, "secret")
 
     def listed(headers: dict[str, str]) -> list[str]:
         answer = web.get(f"{API}/studies", headers=headers)
@@ -223,9 +223,9 @@ def test_a_list_shows_only_what_one_may_see(web: TestClient, studies: Studies) -
     assert web.get(f"{API}/names/small", headers=person("ann")).json()["name"] == "small"
 
 
-def test_studies_of_others_do_not_crowd_out_ones_own(web: TestClient, studies: Studies) -> None:
-    begin(studies, "small")
-    begin(studies, "secret")
+def test_studies_of_others_do_not_crowd_out_ones_own(web: TestClient, services: Gateway) -> None:
+    begin(services, "small")
+    begin(services, "secret")
     answer = web.get(f"{API}/studies", headers=person("ann"), params={"limit": 1})
     assert [study["name"] for study in answer.json()] == ["small"]
 
@@ -238,9 +238,9 @@ def test_a_segment_token_lists_no_studies(
     assert answer.status_code == 403
 
 
-def test_the_token_of_a_turn_is_for_its_segment(lasting_web: TestClient, lasting: Studies) -> None:
+def test_the_token_of_a_turn_is_for_its_segment(lasting_web: TestClient, lasting: Gateway) -> None:
     study_id, turn = begin(lasting)
-    other = lasting.turn(study_id, 1, "a")
+    other = lasting.next_actions.next_action(study_id, 1, "a")
     mine, theirs = segment_of(turn), segment_of(other)
     headers = bearer(turn.token or "")
     assert lasting_web.post(f"{API}/segments/{mine}/reports", headers=headers, json=[]).is_success
@@ -269,9 +269,9 @@ def bodies() -> dict[tuple[str, str], Any]:
     }
 
 
-def test_who_has_no_right_on_a_dag_gets_nothing_from_any_route(studies: Studies) -> None:
-    study_id, turn = begin(studies)
-    record, segment = studies.ledger.get(study_id), segment_of(turn)
+def test_who_has_no_right_on_a_dag_gets_nothing_from_any_route(services: Gateway) -> None:
+    study_id, turn = begin(services)
+    record, segment = services.ledger.get(study_id), segment_of(turn)
     values = {"study_id": str(study_id), "trial": "0", "number": "0", "segment": segment}
     platform = Platform(
         runs=cast(Runs, None),
@@ -280,10 +280,10 @@ def test_who_has_no_right_on_a_dag_gets_nothing_from_any_route(studies: Studies)
         runner="local",
         most_trials=9,
     )
-    app = create_app(studies, login=log_in, platform=platform)
+    app = create_app(services, login=log_in, platform=platform)
     web = TestClient(app, raise_server_exceptions=False)
     query = {"capacity": 1, "key": "a", "rounds_left": 1, "dag_id": record.dag_id}
-    before = everything(studies.ledger)
+    before = everything(services.ledger)
     walked = 0
     for path, methods in app.openapi()["paths"].items():
         for method in (name.upper() for name in methods):
@@ -304,4 +304,4 @@ def test_who_has_no_right_on_a_dag_gets_nothing_from_any_route(studies: Studies)
             assert segment not in answer.text or route[1].startswith("/segments/")
             walked += 1
     assert walked > 40
-    assert everything(studies.ledger) == before
+    assert everything(services.ledger) == before

@@ -9,8 +9,8 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from hpo_ops.client.transport import API
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.callers import Caller
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from tests.gateway.entering import GENERIC, entered
 from tests.gateway.web import agent, bearer, begin, person, segment_of
@@ -28,16 +28,16 @@ CHANGES: list[tuple[str, dict[str, Any] | None]] = [
 
 @pytest.mark.parametrize(("who", "status"), [("max", 403), ("mia", 200), ("ops", 200)])
 def test_a_study_of_a_generic_dag_is_for_its_owner_and_for_operators(
-    web: TestClient, studies: Studies, who: str, status: int
+    web: TestClient, services: Gateway, who: str, status: int
 ) -> None:
     study = entered(web, GENERIC, owner="mia")
-    before = studies.ledger.get(study["id"])
+    before = services.ledger.get(study["id"])
     path = f"{API}/studies/{study['id']}"
     for change, body in CHANGES:
         answer = web.post(f"{path}/{change}", headers=person(who), json=body)
         assert answer.status_code == status, change
     assert web.get(path, headers=person(who)).json()["owner"] == "mia"
-    after = studies.ledger.get(study["id"])
+    after = services.ledger.get(study["id"])
     assert (after == before) is (status == 403)
     part = web.post(f"{API}/reconcile", headers=person(who), json=[]).json()
     assert all(item["may_edit"] is (status == 200) for item in part["studies"])
@@ -59,7 +59,7 @@ def test_who_triggered_a_study_with_a_dag_of_its_own_does_not_matter(web: TestCl
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_what_one_may_not_see_is_answered_like_what_is_not_there(
-    lasting_web: TestClient, lasting: Studies, method: str
+    lasting_web: TestClient, lasting: Gateway, method: str
 ) -> None:
     hidden, _ = begin(lasting, "secret")
     absent = hidden + 1_000_000
@@ -79,7 +79,7 @@ def test_what_one_may_not_see_is_answered_like_what_is_not_there(
 
 
 def test_a_segment_of_another_is_answered_like_one_that_is_not_there(
-    lasting_web: TestClient, lasting: Studies
+    lasting_web: TestClient, lasting: Gateway
 ) -> None:
     _, mine = begin(lasting)
     _, theirs = begin(lasting, "secret")
@@ -95,7 +95,7 @@ def test_a_segment_of_another_is_answered_like_one_that_is_not_there(
 
 
 def test_after_its_end_a_segments_token_rewrites_nothing_and_reads_nothing(
-    lasting_web: TestClient, lasting: Studies
+    lasting_web: TestClient, lasting: Gateway
 ) -> None:
     _, turn = begin(lasting)
     me, segment = agent(lasting_web, turn), segment_of(turn)
@@ -128,7 +128,7 @@ def test_after_its_end_a_segments_token_rewrites_nothing_and_reads_nothing(
 # -- tasks whose token is for one DAG run ----------------------------------------------------
 
 
-def test_a_task_of_one_dag_run_has_nothing_to_do_with_another(lasting: Studies) -> None:
+def test_a_task_of_one_dag_run_has_nothing_to_do_with_another(lasting: Gateway) -> None:
     mine, other = (lasting.ledger.get(begin(lasting)[0]) for _ in range(2))
     bound, platform = Caller(dag_run=(mine.dag_id, mine.run_id)), Caller()
     for right in (bound.may_read, bound.may_edit):

@@ -18,10 +18,10 @@ from hpo_ops.client import (
     StudyRequest,
 )
 from hpo_ops.client.transport import API
-from hpo_ops.gateway.gateway_settings import open_studies
+from hpo_ops.gateway.gateway import Gateway
+from hpo_ops.gateway.gateway_settings import open_gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.request_limits import MAX_REPORTS
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import Ledger
 from tests.databases import fresh_database
 from tests.gateway.web import SECRET, bearer, begin, mounted, segment_of, task
@@ -47,7 +47,7 @@ from tests.studies import study_data
 )
 def test_a_mistake_is_answered_with_a_status_and_a_sentence(
     lasting_web: TestClient,
-    lasting: Studies,
+    lasting: Gateway,
     begun: tuple[int, NextAction],
     method: str,
     path: str,
@@ -106,7 +106,7 @@ WORSE_REPORTS: list[tuple[str, object, int]] = [
     ],
 )
 def test_a_bad_report_is_refused_and_leaves_nothing(
-    lasting_web: TestClient, lasting: Studies, body: object, status: int
+    lasting_web: TestClient, lasting: Gateway, body: object, status: int
 ) -> None:
     study_id, turn = begin(lasting)
     raw = body if isinstance(body, bytes) else json.dumps(body)
@@ -121,7 +121,7 @@ def test_a_bad_report_is_refused_and_leaves_nothing(
     assert [(point["step"], point["metrics"]) for point in curve] == [(1, {"accuracy": 0.25})]
 
 
-def test_as_many_reports_as_allowed_are_taken(lasting_web: TestClient, lasting: Studies) -> None:
+def test_as_many_reports_as_allowed_are_taken(lasting_web: TestClient, lasting: Gateway) -> None:
     study_id, turn = begin(lasting)
     many = [{"step": step, "metrics": {"accuracy": 0.1}} for step in range(1, MAX_REPORTS + 1)]
     path = f"{API}/segments/{segment_of(turn)}/reports"
@@ -155,18 +155,18 @@ def test_a_bad_message_of_an_agent_is_refused(
 
 
 def test_a_result_whose_reason_holds_anything_is_absorbed(
-    lasting_web: TestClient, lasting: Studies
+    lasting_web: TestClient, lasting: Gateway
 ) -> None:
     study_id, turn = begin(lasting)
     result = {"outcome": "failed", "reason": f"exit code 1: binary {NUL} on the last line"}
     path = f"{API}/segments/{segment_of(turn)}/result"
     headers, body = bearer(turn.token or ""), {"result": result}
     assert lasting_web.post(path, headers=headers, json=body).status_code == 200
-    assert lasting.turn(study_id, 0, "b").kind is NextActionKind.DONE
+    assert lasting.next_actions.next_action(study_id, 0, "b").kind is NextActionKind.DONE
 
 
 def test_a_segment_that_is_over_is_gone_but_may_say_so_again(
-    lasting_web: TestClient, lasting: Studies
+    lasting_web: TestClient, lasting: Gateway
 ) -> None:
     _, turn = begin(lasting)
     path, headers = f"{API}/segments/{segment_of(turn)}", bearer(turn.token or "")
@@ -175,14 +175,14 @@ def test_a_segment_that_is_over_is_gone_but_may_say_so_again(
         assert lasting_web.post(f"{path}/result", headers=headers, json=body).status_code == 200
     answer = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     assert answer.status_code == 410
-    assert answer.json() == {"detail": f"segment {segment_of(turn)} is over"}
+    assert answer.json() == {"detail": f"segment {segment_of(turn)} has ended"}
     checkpoint = {"step": 3, "uri": "s3://x", "files": 1, "bytes": 1}
     answer = lasting_web.post(f"{path}/checkpoints", headers=headers, json=checkpoint)
     assert answer.status_code == 410
 
 
 def test_a_database_that_is_away_is_answered_with_try_later(
-    lasting_web: TestClient, lasting: Studies, monkeypatch: pytest.MonkeyPatch
+    lasting_web: TestClient, lasting: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
@@ -195,8 +195,8 @@ def test_a_database_that_is_gone_is_not_described_to_callers_but_in_the_log(
     postgres: URL, template: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with fresh_database(postgres, template) as address:
-        studies = Studies(Ledger.open(address), SECRET)
-        web = mounted(studies)
+        services = Gateway.on_ledger(Ledger.open(address), SECRET)
+        web = mounted(services)
         assert web.get(f"{API}/studies", headers=task()).json() == []
     answer = web.get(f"{API}/studies", headers=task())
     assert answer.status_code == 503
@@ -205,10 +205,10 @@ def test_a_database_that_is_gone_is_not_described_to_callers_but_in_the_log(
     error_id = re.search(r"error (\w+) in the gateway's log", detail)
     assert error_id
     assert error_id[1] in caplog.text
-    studies.ledger.engine.dispose()
+    services.ledger.engine.dispose()
 
 
-def test_every_route_is_described_in_the_openapi_page(lasting: Studies) -> None:
+def test_every_route_is_described_in_the_openapi_page(lasting: Gateway) -> None:
     app = create_app(lasting)
     described = app.openapi()["paths"]
     for route in app.routes:
@@ -225,12 +225,12 @@ def test_a_store_that_the_operator_does_not_allow_is_refused(database: str, stor
         "HPO_GATEWAY_KEYS": SECRET.to_text(),
         "HPO_CHECKPOINT_STORE": "s3://hpo",
     }
-    studies = open_studies(environment)
+    services = open_gateway(environment)
     config = study_data(checkpoints={"store": store})
     body = StudyRequest(config=config, dag_id="small", run_id="r").to_dict()
 
-    answer = mounted(studies).post(f"{API}/studies", json=body, headers=task())
+    answer = mounted(services).post(f"{API}/studies", json=body, headers=task())
 
-    studies.ledger.engine.dispose()
+    services.ledger.engine.dispose()
     assert answer.status_code == 422
     assert f"checkpoints.store is {store!r}" in answer.json()["detail"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hpo_ops.client.transport import API
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.web import SECRET, mounted
 
 
-def test_a_pool_is_set_by_who_may_act_on_the_platform(studies: Studies) -> None:
-    web = mounted(studies)
+def test_a_pool_is_set_by_who_may_act_on_the_platform(services: Gateway) -> None:
+    web = mounted(services)
     ann = {"Authorization": "Bearer person ann"}
     task = {"Authorization": f"Bearer {issue_service_token(SECRET)}"}
     refused = web.post(f"{API}/pools/local", params={"capacity": 3}, headers=ann)

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from hpo_ops.client import NextAction
 from hpo_ops.client.transport import API
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.http.test_authentication import ROUTES
 from tests.gateway.web import bearer, begin, log_in, person, segment_of, task
 from tests.servers import raw_request, served
@@ -24,7 +24,7 @@ NUL = '"\\u0000"'
 
 
 @pytest.fixture(scope="module")
-def port(lasting: Studies) -> Iterator[int]:
+def port(lasting: Gateway) -> Iterator[int]:
     with served(create_app(lasting, login=log_in)) as found:
         yield found
 
@@ -85,7 +85,7 @@ def test_a_compressed_body_is_refused(
 
 
 def test_a_caller_who_asks_without_end_is_told_to_wait_and_others_are_not(
-    lasting: Studies, begun: tuple[int, NextAction]
+    lasting: Gateway, begun: tuple[int, NextAction]
 ) -> None:
     study_id, _ = begun
     client = TestClient(create_app(lasting, login=log_in, requests_per_second=1))
@@ -98,7 +98,7 @@ def test_a_caller_who_asks_without_end_is_told_to_wait_and_others_are_not(
 
 
 def test_as_many_requests_as_a_busy_agent_sends_are_taken(
-    lasting: Studies, begun: tuple[int, NextAction]
+    lasting: Gateway, begun: tuple[int, NextAction]
 ) -> None:
     client = TestClient(create_app(lasting, login=log_in))
     headers = person("ann")
@@ -143,7 +143,7 @@ def test_as_many_requests_as_a_busy_agent_sends_are_taken(
     ],
 )  # fmt: skip
 def test_no_value_makes_the_gateway_fail_or_show_its_database(
-    lasting_web: TestClient, lasting: Studies, method: str, path: str, body: str | None
+    lasting_web: TestClient, lasting: Gateway, method: str, path: str, body: str | None
 ) -> None:
     study_id, turn = begin(lasting)
     path = path.replace("ID", str(study_id)).replace("SEGMENT", segment_of(turn))

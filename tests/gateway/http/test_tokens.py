@@ -20,6 +20,7 @@ from hpo_ops.client.token_signing import (
     sign_task_token,
 )
 from hpo_ops.client.transport import API, RENEWED_TOKEN, Transport
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.tokens import (
     RENEWAL_AGE,
     SEGMENT_TIME,
@@ -28,7 +29,6 @@ from hpo_ops.gateway.http.tokens import (
     issue_service_token,
     read_token,
 )
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Report
 from tests.gateway.web import SECRET, agent, bearer, gateway, mounted, segment_of
 from tests.studies import study_data
@@ -38,9 +38,9 @@ OLD, NEW = SECRET, KeyRing.make(SECRET.keys)
 RETIRED = KeyRing((NEW.first,))
 
 
-def started(studies: Studies, keys: KeyRing) -> TestClient:
+def started(services: Gateway, keys: KeyRing) -> TestClient:
     """The gateway on the same ledger, started anew with other keys."""
-    return mounted(Studies(studies.ledger, keys))
+    return mounted(Gateway.on_ledger(services.ledger, keys))
 
 
 def task_token(keys: KeyRing) -> str:
@@ -48,17 +48,17 @@ def task_token(keys: KeyRing) -> str:
     return sign_task_token(parse_task_key(keys.task_key()), TASK)
 
 
-def test_keys_are_rotated_while_a_study_runs(studies: Studies) -> None:
-    before = gateway(started(studies, OLD), task_token(OLD))
+def test_keys_are_rotated_while_a_study_runs(services: Gateway) -> None:
+    before = gateway(started(services, OLD), task_token(OLD))
     request = StudyRequest(config=study_data(), dag_id=TASK.dag_id, run_id=TASK.run_id)
     study = before.start_study(request)
     before.sample(study.id, 0, rounds_left=1)
     turn = before.turn(TASK.dag_id, TASK.run_id, 0, key="k")
-    running = agent(started(studies, OLD), turn)
+    running = agent(started(services, OLD), turn)
     running.report([Report(step=1, metrics={"accuracy": 0.1})])
 
     # The gateway has a new key in front; tasks and the agent still use the old one.
-    both = started(studies, NEW)
+    both = started(services, NEW)
     assert gateway(both, task_token(OLD)).verdict(study.id).reason
     assert gateway(both, task_token(NEW)).verdict(study.id).reason
     on = agent(both, turn)
@@ -68,7 +68,7 @@ def test_keys_are_rotated_while_a_study_runs(studies: Studies) -> None:
     assert renewed != turn.token
 
     # The old key is gone: what was signed with it is void, what was renewed goes on.
-    after = started(studies, RETIRED)
+    after = started(services, RETIRED)
     with pytest.raises(GatewayRefusedError, match="not, or no longer, a key of the gateway"):
         gateway(after, task_token(OLD)).verdict(study.id)
     with pytest.raises(GatewayRefusedError, match="not, or no longer, a key of the gateway"):
@@ -141,13 +141,13 @@ def test_a_task_key_does_not_tell_the_key_that_it_comes_from() -> None:
 
 
 def test_an_old_token_of_a_running_segment_is_renewed_and_of_an_ended_one_is_not(
-    lasting: Studies, lasting_web: TestClient, monkeypatch: pytest.MonkeyPatch
+    lasting: Gateway, lasting_web: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert RENEWAL_AGE < SEGMENT_TIME
     study = StudyRequest(config=study_data(), dag_id="small", run_id="renewal")
-    study_id = lasting.start(study).id
-    lasting.sample(study_id, 0)
-    turn = lasting.turn(study_id, 0, "a")
+    study_id = lasting.studies.start(study).id
+    lasting.rounds.sample(study_id, 0)
+    turn = lasting.next_actions.next_action(study_id, 0, "a")
     path, headers = f"{API}/segments/{segment_of(turn)}", bearer(turn.token or "")
     fresh = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     assert RENEWED_TOKEN not in fresh.headers

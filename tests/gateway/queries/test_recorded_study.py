@@ -13,28 +13,28 @@ from hpo_ops.cli.connection import Address, Session
 from hpo_ops.cli.trace_sources import record
 from hpo_ops.client import StudyRequest
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import Action, Outcome, Report, SegmentResult
 from hpo_ops.simulator import load_traces, save_traces
 from tests.gateway.web import gateway, mounted, person, task
 from tests.studies import study_data
 
 
-def start(studies: Studies, **changes: Any) -> int:
+def start(services: Gateway, **changes: Any) -> int:
     request = StudyRequest(
         config=study_data(**changes), dag_id="small", run_id=f"manual__{uuid.uuid4().hex}"
     )
-    return studies.start(request).id
+    return services.studies.start(request).id
 
 
-def train(studies: Studies, study_id: int, number: int, *steps: int) -> None:
+def train(services: Gateway, study_id: int, number: int, *steps: int) -> None:
     """One segment of a trial: reports after some steps, until it is told to leave."""
-    turn = studies.turn(study_id, number, "a")
+    turn = services.next_actions.next_action(study_id, number, "a")
     assert turn.assignment is not None
     segment = turn.assignment.segment
     for step in steps:
         value = 0.5 + number / 10 + step / 100
-        control = studies.report(
+        control = services.segments.report(
             segment, [Report(step=step, metrics={"accuracy": value}, seconds=step / 8)]
         )
         if control.action is Action.STOP:
@@ -42,25 +42,25 @@ def train(studies: Studies, study_id: int, number: int, *steps: int) -> None:
             break
     else:
         result = SegmentResult(outcome=Outcome.COMPLETED, step=steps[-1])
-    studies.finish(segment, result)
+    services.segments.finish(segment, result)
 
 
-def session_of(studies: Studies, headers: dict[str, str]) -> Session:
+def session_of(services: Gateway, headers: dict[str, str]) -> Session:
     session = Session(Address("http://gateway"))
     token = headers["Authorization"].removeprefix("Bearer ")
     # A cached property: what is put there is what the session has.
-    session.__dict__["gateway"] = gateway(mounted(studies), token)
+    session.__dict__["gateway"] = gateway(mounted(services), token)
     return session
 
 
-def test_a_study_is_recorded_as_it_went(studies: Studies, tmp_path: Path) -> None:
-    study_id = start(studies, metric={"name": "accuracy", "direction": "maximize", "target": 2.0})
-    studies.sample(study_id, 0)
-    train(studies, study_id, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-    train(studies, study_id, 1, 1, 3, 9)
-    train(studies, study_id, 0, 1, 2, 3)
+def test_a_study_is_recorded_as_it_went(services: Gateway, tmp_path: Path) -> None:
+    study_id = start(services, metric={"name": "accuracy", "direction": "maximize", "target": 2.0})
+    services.rounds.sample(study_id, 0)
+    train(services, study_id, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+    train(services, study_id, 1, 1, 3, 9)
+    train(services, study_id, 0, 1, 2, 3)
 
-    traces = record("small", None, session_of(studies, task()))
+    traces = record("small", None, session_of(services, task()))
     assert [trial.record.trial for trial in traces.trials if trial.record] == [0, 1, 2]
     best, sparse = traces.trials[2], traces.trials[1]
     assert best.values == tuple(0.5 + 0.2 + step / 100 for step in range(1, 10))
@@ -87,13 +87,13 @@ def test_a_study_is_recorded_as_it_went(studies: Studies, tmp_path: Path) -> Non
     assert (tmp_path / "again.jsonl").read_text() == text_of
 
 
-def test_a_running_study_is_recorded_up_to_now(studies: Studies) -> None:
-    study_id = start(studies)
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
+def test_a_running_study_is_recorded_up_to_now(services: Gateway) -> None:
+    study_id = start(services)
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.assignment is not None
-    studies.report(turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.5})])
-    traces = record("small", None, session_of(studies, task()))
+    services.segments.report(turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.5})])
+    traces = record("small", None, session_of(services, task()))
     assert len(traces.trials) == 1
     assert traces.terms is not None
     assert traces.terms.silent == (1, 2)
@@ -103,10 +103,10 @@ def test_a_running_study_is_recorded_up_to_now(studies: Studies) -> None:
     assert made.segments[0].end >= made.times[0]
 
 
-def test_a_hundred_thousand_reports_come_page_by_page(studies: Studies) -> None:
-    study_id = start(studies)
-    studies.sample(study_id, 0)
-    with studies.ledger.engine.begin() as connection:
+def test_a_hundred_thousand_reports_come_page_by_page(services: Gateway) -> None:
+    study_id = start(services)
+    services.rounds.sample(study_id, 0)
+    with services.ledger.engine.begin() as connection:
         connection.execute(
             text(
                 "INSERT INTO ledger.reports "
@@ -116,7 +116,7 @@ def test_a_hundred_thousand_reports_come_page_by_page(studies: Studies) -> None:
             ),
             {"study": study_id},
         )
-    session = session_of(studies, task())
+    session = session_of(services, task())
     first = session.gateway.reports(study_id)
     assert len(first.ids) == 10_000
     traces = record("small", None, session)
@@ -125,14 +125,14 @@ def test_a_hundred_thousand_reports_come_page_by_page(studies: Studies) -> None:
     assert traces.trials[0].steps == ()
 
 
-def test_who_may_not_see_a_study_may_not_record_it(studies: Studies) -> None:
-    study_id = start(studies)
+def test_who_may_not_see_a_study_may_not_record_it(services: Gateway) -> None:
+    study_id = start(services)
     for name in ("reports", "segments", "config"):
-        client = gateway(mounted(studies), "person eve")
+        client = gateway(mounted(services), "person eve")
         with pytest.raises(LookupError):
             client.request("GET", f"/studies/{study_id}/{name}")
         assert (
-            gateway(mounted(studies), person("bob")["Authorization"][7:]).request(
+            gateway(mounted(services), person("bob")["Authorization"][7:]).request(
                 "GET", f"/studies/{study_id}/{name}"
             )
             is not None

@@ -10,9 +10,9 @@ from sqlalchemy import select, update
 
 from hpo_ops.client import NextAction, NextActionKind, StudyRequest, Waiter
 from hpo_ops.core import TrialState
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.recorded_study import list_segments
 from hpo_ops.gateway.queries.trial_lists import list_decisions, list_trials
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger.leases import set_capacity
 from hpo_ops.ledger.schema import leases
 from hpo_ops.ledger.schema import studies as studies_table
@@ -30,8 +30,8 @@ from tests.studies import study_data
 WHOLE = {"name": "default", "max_steps": 100}
 
 
-def start(studies: Studies, units: float, name: str = "small", **changes: Any) -> int:
-    set_units(studies, units)
+def start(services: Gateway, units: float, name: str = "small", **changes: Any) -> int:
+    set_units(services, units)
     data = study_data(
         **{
             "name": name,
@@ -43,26 +43,28 @@ def start(studies: Studies, units: float, name: str = "small", **changes: Any) -
             **changes,
         }
     )
-    return studies.start(StudyRequest(config=data, dag_id=name, run_id="run-1")).id
+    return services.studies.start(StudyRequest(config=data, dag_id=name, run_id="run-1")).id
 
 
-def set_units(studies: Studies, units: float) -> None:
-    with studies.ledger.engine.begin() as connection:
+def set_units(services: Gateway, units: float) -> None:
+    with services.ledger.engine.begin() as connection:
         set_capacity(connection, "local", units)
 
 
 class Trials:
     """Trials of a study and their open segments, each report with a checkpoint."""
 
-    def __init__(self, studies: Studies, study_id: int) -> None:
-        self.studies, self.study_id = studies, study_id
+    def __init__(self, services: Gateway, study_id: int) -> None:
+        self.services, self.study_id = services, study_id
         self.open: dict[int, Assignment] = {}
         self.steps: dict[int, int] = {}
         self.tries = 0
 
     def turn(self, number: int) -> NextAction:
         self.tries += 1
-        turn = self.studies.turn(self.study_id, number, key=f"{number}/{self.tries}")
+        turn = self.services.next_actions.next_action(
+            self.study_id, number, key=f"{number}/{self.tries}"
+        )
         if turn.assignment is not None:
             self.open[number] = turn.assignment
             self.steps[number] = turn.assignment.from_step
@@ -87,13 +89,13 @@ class Trials:
             segment = self.open[number].segment
             if saves:
                 saved = Checkpoint(step=step, uri=f"s3://x/{number}/{step}", files=1, bytes=1)
-                self.studies.checkpoint(segment, saved)
+                self.services.segments.checkpoint(segment, saved)
             report = Report(step=step, metrics={"accuracy": value}, seconds=1.0)
-            control = self.studies.report(segment, [report])
+            control = self.services.segments.report(segment, [report])
         return control
 
     def sign_of_life(self, number: int) -> Control:
-        return self.studies.report(self.open[number].segment, [])
+        return self.services.segments.report(self.open[number].segment, [])
 
     def leave(self, number: int, control: Control | None = None) -> None:
         control = control or Control(action=Action.STOP, reason="enough")
@@ -102,10 +104,10 @@ class Trials:
             step=self.steps[number],
             reason=control.reason,
         )
-        self.studies.finish(self.open.pop(number).segment, result)
+        self.services.segments.finish(self.open.pop(number).segment, result)
 
     def state(self, number: int) -> TrialState:
-        with self.studies.ledger.study(self.study_id) as session:
+        with self.services.ledger.study(self.study_id) as session:
             return session.view.trials[number].state
 
 
@@ -113,19 +115,19 @@ class Trials:
     ("trials", "split"), [(5, [2, 2, 2, 1, 1]), (3, [3, 3, 2]), (2, [4, 4]), (1, [8])]
 )
 def test_uniform_splits_eight_units_by_the_papers_numbers(
-    studies: Studies, trials: int, split: list[int]
+    services: Gateway, trials: int, split: list[int]
 ) -> None:
-    study_id = start(studies, 8, trials=trials, parallelism=trials)
-    live = Trials(studies, study_id)
+    study_id = start(services, 8, trials=trials, parallelism=trials)
+    live = Trials(services, study_id)
     assert list(live.begin(*range(trials)).values()) == split
-    with studies.ledger.engine.connect() as connection:
+    with services.ledger.engine.connect() as connection:
         held = connection.execute(select(leases.c.amount).order_by(leases.c.trial)).scalars()
         assert list(held) == split
 
 
-def test_the_leader_is_widened_when_others_leave(studies: Studies) -> None:
-    study_id = start(studies, 4)
-    live = Trials(studies, study_id)
+def test_the_leader_is_widened_when_others_leave(services: Gateway) -> None:
+    study_id = start(services, 4)
+    live = Trials(services, study_id)
     assert live.begin(0, 1, 2, 3) == {0: 1, 1: 1, 2: 1, 3: 1}
     for number in range(4):
         assert live.report(number, 0.1 * number, times=7).action is Action.CONTINUE
@@ -140,28 +142,28 @@ def test_the_leader_is_widened_when_others_leave(studies: Studies) -> None:
     turn = live.turn(3)
     assert turn.assignment is not None
     assert (turn.assignment.resources["units"], turn.assignment.from_step) == (2, 9)
-    record = studies.ledger.get(study_id)
-    decisions = list_decisions(studies.ledger, record, 3)
+    record = services.ledger.get(study_id)
+    decisions = list_decisions(services.ledger, record, 3)
     assert (decisions[-1].action, decisions[-1].reason) == ("resize", told.reason)
-    segments = list_segments(studies.ledger, record, offset=0, limit=100)
+    segments = list_segments(services.ledger, record, offset=0, limit=100)
     assert [item.units for item in segments if item.trial == 3] == [1, 2]
-    trial = list_trials(studies.ledger, record)[3]
+    trial = list_trials(services.ledger, record)[3]
     assert (trial.value, trial.step) == (0.9, 9)  # nothing is lost
 
 
-def test_what_keeps_its_width_is_not_restarted(studies: Studies) -> None:
-    study_id = start(studies, 3, trials=3, parallelism=3)
-    live = Trials(studies, study_id)
+def test_what_keeps_its_width_is_not_restarted(services: Gateway) -> None:
+    study_id = start(services, 3, trials=3, parallelism=3)
+    live = Trials(services, study_id)
     live.begin(0, 1, 2)
     for number in range(3):
         assert live.report(number, 0.5 - 0.1 * number, times=9).action is Action.CONTINUE
 
 
 def test_a_trial_is_not_widened_before_its_cool_down_or_its_first_checkpoint(
-    studies: Studies,
+    services: Gateway,
 ) -> None:
-    study_id = start(studies, 2, trials=2, parallelism=2)
-    live = Trials(studies, study_id)
+    study_id = start(services, 2, trials=2, parallelism=2)
+    live = Trials(services, study_id)
     live.begin(0, 1)
     live.leave(0)
     assert live.report(1, times=5, saves=False).action is Action.CONTINUE  # cools down
@@ -169,16 +171,16 @@ def test_a_trial_is_not_widened_before_its_cool_down_or_its_first_checkpoint(
     assert live.report(1).action is Action.RESIZE
 
 
-def test_fewer_units_pause_a_trial_that_later_goes_on(studies: Studies) -> None:
+def test_fewer_units_pause_a_trial_that_later_goes_on(services: Gateway) -> None:
     """FL-12: units go from 5 to 2 under F1's four trials; nothing fails."""
     fluid = {"name": "dynamic_fluid", "max_share": 2, "max_width": 4, "min_seconds": 0}
-    study_id = start(studies, 5, allocator=fluid)
-    live = Trials(studies, study_id)
+    study_id = start(services, 5, allocator=fluid)
+    live = Trials(services, study_id)
     assert live.begin(0, 1, 2, 3) == {0: 1, 1: 1, 2: 1, 3: 1}  # the same work so far
     for number, left in enumerate((6, 2, 1, 1)):
         live.steps[number] = 99 - left
         live.report(number)  # its remaining steps are 6, 2, 1 and 1
-    set_units(studies, 2)
+    set_units(services, 2)
     told = {number: live.sign_of_life(number) for number in range(4)}
     changed = [number for number in told if told[number].action is Action.RESIZE]
     for number in changed:
@@ -190,27 +192,27 @@ def test_fewer_units_pause_a_trial_that_later_goes_on(studies: Studies) -> None:
     assert sum(live.units.values()) <= 2
     assert live.units[0] == 1
     assert live.state(queued[0]) is TrialState.RUNNING
-    set_units(studies, 5)
+    set_units(services, 5)
     waiting = [Waiter(study_id=study_id, trial=queued[0])]
-    assert [item.trial for item in studies.ready(waiting)] == queued
+    assert [item.trial for item in services.next_actions.ready(waiting)] == queued
     assert live.turn(queued[0]).kind is NextActionKind.RUN
 
 
-def test_more_units_widen_a_running_trial_at_its_next_sign_of_life(studies: Studies) -> None:
-    study_id = start(studies, 1, trials=1, parallelism=1, allocator="even")
-    live = Trials(studies, study_id)
+def test_more_units_widen_a_running_trial_at_its_next_sign_of_life(services: Gateway) -> None:
+    study_id = start(services, 1, trials=1, parallelism=1, allocator="even")
+    live = Trials(services, study_id)
     assert live.begin(0) == {0: 1}
     assert live.report(0, times=2).action is Action.CONTINUE
-    set_units(studies, 4)
+    set_units(services, 4)
     told = live.sign_of_life(0)
     assert told == Control(action=Action.RESIZE, reason="1 to 4 units: 4 units for each trial")
     live.leave(0, told)
     assert live.begin(0) == {0: 4}
 
 
-def test_top_trial_gives_what_is_spare_to_the_best(studies: Studies) -> None:
-    study_id = start(studies, 5, trials=2, parallelism=2, allocator="top_trial")
-    live = Trials(studies, study_id)
+def test_top_trial_gives_what_is_spare_to_the_best(services: Gateway) -> None:
+    study_id = start(services, 5, trials=2, parallelism=2, allocator="top_trial")
+    live = Trials(services, study_id)
     assert live.begin(0, 1) == {0: 4, 1: 1}
     live.report(0, 0.2)
     live.report(1, 0.3)
@@ -220,22 +222,22 @@ def test_top_trial_gives_what_is_spare_to_the_best(studies: Studies) -> None:
     assert live.sign_of_life(1).reason == "1 to 5 units: spare units go to the best trials"
 
 
-def test_static_fluid_keeps_what_runs(studies: Studies) -> None:
-    study_id = start(studies, 4, trials=2, parallelism=2, allocator="static_fluid")
-    live = Trials(studies, study_id)
+def test_static_fluid_keeps_what_runs(services: Gateway) -> None:
+    study_id = start(services, 4, trials=2, parallelism=2, allocator="static_fluid")
+    live = Trials(services, study_id)
     assert live.begin(0, 1) == {0: 2, 1: 2}
     live.report(0, times=9)
     live.leave(0)
     assert live.report(1, times=9).action is Action.CONTINUE
 
 
-def test_a_study_leaves_another_one_its_share(studies: Studies) -> None:
-    first = start(studies, 4, trials=1, parallelism=1, allocator="even")
-    live = Trials(studies, first)
+def test_a_study_leaves_another_one_its_share(services: Gateway) -> None:
+    first = start(services, 4, trials=1, parallelism=1, allocator="even")
+    live = Trials(services, first)
     assert live.begin(0) == {0: 4}
     live.report(0)
-    other = start(studies, 4, name="other", trials=3, parallelism=3, allocator=None)
-    late = Trials(studies, other)
+    other = start(services, 4, name="other", trials=3, parallelism=3, allocator=None)
+    late = Trials(services, other)
     assert late.turn(0).kind is NextActionKind.WAIT
     told = live.sign_of_life(0)
     assert told.reason == "4 to 3 units: 3 units for each trial"
@@ -247,22 +249,22 @@ def test_a_study_leaves_another_one_its_share(studies: Studies) -> None:
     assert live.sign_of_life(0).reason == "3 to 2 units: 2 units for each trial"  # an even share
 
 
-def test_a_lease_that_expired_is_taken_anew_with_its_amount(studies: Studies) -> None:
-    study_id = start(studies, 4, trials=1, parallelism=1)
-    live = Trials(studies, study_id)
+def test_a_lease_that_expired_is_taken_anew_with_its_amount(services: Gateway) -> None:
+    study_id = start(services, 4, trials=1, parallelism=1)
+    live = Trials(services, study_id)
     assert live.begin(0) == {0: 4}
-    with studies.ledger.engine.begin() as connection:
+    with services.ledger.engine.begin() as connection:
         connection.execute(leases.delete())
     live.sign_of_life(0)
-    with studies.ledger.engine.connect() as connection:
+    with services.ledger.engine.connect() as connection:
         assert connection.execute(select(leases.c.amount)).scalar_one() == 4
 
 
-def make_older(studies: Studies, study_id: int, seconds: float) -> None:
+def make_older(services: Gateway, study_id: int, seconds: float) -> None:
     """The study began so much earlier."""
     from sqlalchemy import text
 
-    with studies.ledger.engine.begin() as connection:
+    with services.ledger.engine.begin() as connection:
         connection.execute(
             update(studies_table)
             .where(studies_table.c.id == study_id)
@@ -270,21 +272,21 @@ def make_older(studies: Studies, study_id: int, seconds: float) -> None:
         )
 
 
-def test_hypersched_admits_by_the_deadline_and_then_consolidates(studies: Studies) -> None:
+def test_hypersched_admits_by_the_deadline_and_then_consolidates(services: Gateway) -> None:
     study_id = start(
-        studies,
+        services,
         2,
         trials=8,
         parallelism=2,
         scheduler={"name": "hypersched", "max_steps": 100, "eta": 4, "variant": "stopping"},
         budget={"wall": "1h"},
     )
-    live = Trials(studies, study_id)
+    live = Trials(services, study_id)
     assert live.begin(0, 1) == {0: 1, 1: 1}
     for number, value in ((0, 0.2), (1, 0.9)):
         live.report(number, value, times=7)
     # A new trial needs min(7 s * 4, 1 s * 100) = 28 s: with 29 s left it starts, with 28 not.
-    make_older(studies, study_id, 3600 - 28)
+    make_older(services, study_id, 3600 - 28)
     live.leave(0)
     turn = live.turn(2)
     assert turn.kind is NextActionKind.WAIT
@@ -293,27 +295,29 @@ def test_hypersched_admits_by_the_deadline_and_then_consolidates(studies: Studie
     assert told.reason == "1 to 2 units: 2 units dealt in turn to 1 trials, the best first"
     live.leave(1, told)
     assert live.begin(1) == {1: 2}
-    make_older(studies, study_id, 30)
+    make_older(services, study_id, 30)
     assert live.report(1, 0.9).action is Action.STOP  # within one step of the deadline
 
 
-def test_pods_get_a_multiple_of_their_resources(studies: Studies) -> None:
-    with studies.ledger.engine.begin() as connection:
+def test_pods_get_a_multiple_of_their_resources(services: Gateway) -> None:
+    with services.ledger.engine.begin() as connection:
         set_capacity(connection, "gpu", 4)
     resources: Mapping[str, object] = {"gpu": 1, "cpu": "500m", "memory": "1Gi"}
-    study_id = start(studies, 1, trials=2, parallelism=2, runner="kubernetes", resources=resources)
-    live = Trials(studies, study_id)
+    study_id = start(
+        services, 1, trials=2, parallelism=2, runner="kubernetes", resources=resources
+    )
+    live = Trials(services, study_id)
     live.begin(0, 1)
     assert live.open[0].resources == {"units": 2, "gpu": 2, "cpu": 1}
 
 
-def test_an_outcome_other_than_a_pause_counts_whatever_was_asked(studies: Studies) -> None:
-    study_id = start(studies, 1, trials=1, parallelism=1, allocator="even")
-    live = Trials(studies, study_id)
+def test_an_outcome_other_than_a_pause_counts_whatever_was_asked(services: Gateway) -> None:
+    study_id = start(services, 1, trials=1, parallelism=1, allocator="even")
+    live = Trials(services, study_id)
     live.begin(0)
     live.report(0)
-    set_units(studies, 2)
+    set_units(services, 2)
     assert live.sign_of_life(0).action is Action.RESIZE
     over = SegmentResult(outcome=Outcome.COMPLETED, step=100)
-    studies.finish(live.open[0].segment, over)
+    services.segments.finish(live.open[0].segment, over)
     assert live.state(0) is TrialState.COMPLETED

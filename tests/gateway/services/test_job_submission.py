@@ -17,11 +17,11 @@ from obstore.store import MemoryStore
 from hpo_ops.checkpoints.code_archive import local_code
 from hpo_ops.client import StudyRequest
 from hpo_ops.config import parse_study
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.gateway_settings import job_runner
 from hpo_ops.gateway.http import request_limits
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.services.job_submission import Platform
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.gateway.web import task
 from tests.jobs import CODE, SAMPLE, archive
@@ -81,7 +81,7 @@ class Lab:
     runs: FakeRuns
     store: MemoryStore
     folder: Path
-    studies: Studies
+    services: Gateway
 
     def post(
         self,
@@ -96,7 +96,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(studies: Studies, tmp_path: Path) -> Lab:
+def lab(services: Gateway, tmp_path: Path) -> Lab:
     runs, store = FakeRuns(), MemoryStore()
     platform = Platform(
         runs=runs,
@@ -105,9 +105,9 @@ def lab(studies: Studies, tmp_path: Path) -> Lab:
         runner="local",
         most_trials=1024,
     )
-    app = create_app(studies, login=log_in, platform=platform)
+    app = create_app(services, login=log_in, platform=platform)
     web = TestClient(app, raise_server_exceptions=False)
-    return Lab(web, runs, store, platform.folder, studies)
+    return Lab(web, runs, store, platform.folder, services)
 
 
 def test_the_papers_job_with_its_archive_is_a_study_of_the_generic_dag(lab: Lab) -> None:
@@ -331,14 +331,16 @@ def test_a_job_says_how_far_it_is_and_what_is_best(lab: Lab) -> None:
     lab.post()
     ((dag_id, run_id), conf) = next(iter(lab.runs.started.items()))
     code = local_code(lab.store, conf["study"]["code"].removeprefix("s3://hpo/"), lab.folder)
-    handle = lab.studies.start(
+    handle = lab.services.studies.start(
         StudyRequest(config={**conf["study"], "code": str(code)}, dag_id=dag_id, run_id=run_id)
     )
-    turn = lab.studies.turn(handle.id, 0, "try")
+    turn = lab.services.next_actions.next_action(handle.id, 0, "try")
     assert turn.assignment is not None
     report = Report(step=1, metrics={"score": 13.0}, seconds=1.0)
-    lab.studies.report(turn.assignment.segment, [report])
-    lab.studies.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=1))
+    lab.services.segments.report(turn.assignment.segment, [report])
+    lab.services.segments.finish(
+        turn.assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=1)
+    )
     status = lab.web.get(f"{URL}/SampleModel", headers=LOGIN).json()
     assert (status["state"], status["completion"], status["iterations"]) == ("running", 0.25, 4)
     assert status["best"]["value"] == 13.0
@@ -346,8 +348,8 @@ def test_a_job_says_how_far_it_is_and_what_is_best(lab: Lab) -> None:
     assert lab.web.get(f"{URL}/SampleModel", headers=LOGIN).json()["state"] == "failed"
 
 
-def test_a_gateway_outside_of_airflow_takes_no_jobs(studies: Studies) -> None:
-    web = TestClient(create_app(studies, login=log_in))
+def test_a_gateway_outside_of_airflow_takes_no_jobs(services: Gateway) -> None:
+    web = TestClient(create_app(services, login=log_in))
     answer = web.post(URL, json=SMALL, headers=LOGIN)
     assert answer.status_code == 503
     assert "submit them to the gateway in Airflow's api-server" in answer.json()["detail"]

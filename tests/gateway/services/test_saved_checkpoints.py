@@ -12,8 +12,8 @@ from sqlalchemy import update
 from hpo_ops.agent.checkpoint_restore import restore_checkpoint
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.client import StudyRequest
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import schema
 from hpo_ops.protocol import Assignment, Checkpoint, Outcome, Report, SegmentResult, Workspace
 from tests.gateways import FakeGateway
@@ -25,8 +25,8 @@ OTHERS = "s3://payroll/secrets/trials/0/1"
 class Life:
     """A study with one trial, whose segments save to a store on disk."""
 
-    def __init__(self, studies: Studies, root: Path) -> None:
-        self.studies = studies
+    def __init__(self, services: Gateway, root: Path) -> None:
+        self.services = services
         self.root = root
         self.store = open_store(f"file://{root}/store")
         config = study_data(
@@ -34,12 +34,12 @@ class Life:
             checkpoints={"store": f"file://{root}/store"},
         )
         request = StudyRequest(config=config, dag_id="small", run_id="run-1")
-        self.study_id = studies.start(request).id
-        studies.sample(self.study_id, 0)
+        self.study_id = services.studies.start(request).id
+        services.rounds.sample(self.study_id, 0)
         self.checkpoints = Checkpoints(self.store, "small/run-1", uri=f"file://{root}/store")
 
     def begin(self, key: str) -> Assignment:
-        assignment = self.studies.turn(self.study_id, 0, key=key).assignment
+        assignment = self.services.next_actions.next_action(self.study_id, 0, key=key).assignment
         assert assignment is not None
         # As it comes by way of JSON, to the agent's environment.
         return Assignment.from_json(assignment.to_json())
@@ -53,11 +53,13 @@ class Life:
     def train(self, segment: Assignment, *steps: int) -> None:
         for step in steps:
             report = Report(step=step, metrics={"accuracy": step / 10})
-            self.studies.report(segment.segment, [report])
-            self.studies.checkpoint(segment.segment, self.save(step, b"%d" % step))
+            self.services.segments.report(segment.segment, [report])
+            self.services.segments.checkpoint(segment.segment, self.save(step, b"%d" % step))
 
     def lose(self, segment: Assignment, step: int) -> None:
-        self.studies.finish(segment.segment, SegmentResult(outcome=Outcome.PREEMPTED, step=step))
+        self.services.segments.finish(
+            segment.segment, SegmentResult(outcome=Outcome.PREEMPTED, step=step)
+        )
 
     def restored(self, segment: Assignment, name: str) -> tuple[int, bytes]:
         workspace = Workspace(self.root / name)
@@ -67,31 +69,33 @@ class Life:
 
 
 @pytest.fixture
-def life(studies: Studies, tmp_path: Path) -> Life:
-    return Life(studies, tmp_path)
+def life(services: Gateway, tmp_path: Path) -> Life:
+    return Life(services, tmp_path)
 
 
 def test_an_agent_cannot_say_that_its_checkpoint_is_somebody_elses(
     life: Life, web: TestClient
 ) -> None:
-    turn = life.studies.turn(life.study_id, 0, key="a")
+    turn = life.services.next_actions.next_action(life.study_id, 0, key="a")
     assert turn.assignment is not None
-    life.studies.report(turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.5})])
+    life.services.segments.report(
+        turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.5})]
+    )
     answer = web.post(
         f"/hpo/api/v1/segments/{turn.assignment.segment}/checkpoints",
         json={"step": 1, "uri": OTHERS, "files": 1, "bytes": 1},
         headers={"Authorization": f"Bearer {turn.token}"},
     )
     assert answer.is_success, answer.text
-    record = life.studies.ledger.get(life.study_id)
-    best = find_best(life.studies.ledger, record)
+    record = life.services.ledger.get(life.study_id)
+    best = find_best(life.services.ledger, record)
     assert best is not None
     assert best.checkpoint_uri == f"file://{life.root}/store/small/run-1/trials/0/1"
 
 
 @pytest.mark.parametrize("digest", ["", "x" * 64, "A" * 64, "0" * 63, 5, ["0" * 64]])
 def test_a_digest_that_is_none_is_refused(life: Life, web: TestClient, digest: Any) -> None:
-    turn = life.studies.turn(life.study_id, 0, key="a")
+    turn = life.services.next_actions.next_action(life.study_id, 0, key="a")
     assert turn.assignment is not None
     answer = web.post(
         f"/hpo/api/v1/segments/{turn.assignment.segment}/checkpoints",
@@ -122,7 +126,7 @@ def test_a_step_that_is_trained_and_saved_again_is_restored_as_it_was_saved_last
     life.lose(segment, 2)
     segment = life.begin("b")
     # Its checkpoint was broken: it began at step 1, and came to another one.
-    life.studies.checkpoint(segment.segment, life.save(2, b"two again"))
+    life.services.segments.checkpoint(segment.segment, life.save(2, b"two again"))
     life.lose(segment, 2)
     assert life.restored(life.begin("c"), "hpo") == (2, b"two again")
 
@@ -131,7 +135,7 @@ def test_checkpoints_from_before_the_migration_are_restored(life: Life) -> None:
     segment = life.begin("a")
     life.train(segment, 1)
     life.lose(segment, 1)
-    with life.studies.ledger.engine.begin() as connection:
+    with life.services.ledger.engine.begin() as connection:
         connection.execute(update(schema.checkpoints).values(digest=None))
     assert life.restored(life.begin("b"), "hpo") == (1, b"1")
 
@@ -143,7 +147,7 @@ def test_an_address_that_an_agent_made_up_before_the_migration_is_not_restored_f
     life.train(segment, 1, 2)
     life.lose(segment, 2)
     for uri in (OTHERS, f"file://{life.root}/store/../elsewhere/2"):
-        with life.studies.ledger.engine.begin() as connection:
+        with life.services.ledger.engine.begin() as connection:
             connection.execute(
                 update(schema.checkpoints).where(schema.checkpoints.c.step == 2).values(uri=uri)
             )

@@ -9,11 +9,11 @@ from sqlalchemy import text
 from hpo_ops.client import NextAction, NextActionKind, TrialResult, UnconfirmedEnd
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services.studies import Studies
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.protocol import Outcome, ProtocolError, Report, SegmentResult
 from hpo_ops.runners.segment_with_agent import FinishedSegment
 from hpo_ops.runners.unconfirmed_score import unconfirmed_score
-from tests.gateway.services.test_studies import start
+from tests.gateway.services.test_study_service import start
 from tests.studies import study_data
 
 PLAIN = {"scheduler": {"name": "default", "max_steps": 3}, "trials": 1, "parallelism": 1}
@@ -32,13 +32,13 @@ def by_xcom(turn: NextAction, *, reported: int = 0) -> TrialResult:
     return TrialResult.from_json(score.to_json())
 
 
-def first_report(studies: Studies, turn: NextAction) -> None:
+def first_report(services: Gateway, turn: NextAction) -> None:
     assert turn.assignment is not None
-    studies.report(turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.1})])
+    services.segments.report(turn.assignment.segment, [Report(step=1, metrics={"accuracy": 0.1})])
 
 
-def events(studies: Studies, kind: str) -> list[str]:
-    with studies.ledger.engine.begin() as connection:
+def events(services: Gateway, kind: str) -> list[str]:
+    with services.ledger.engine.begin() as connection:
         found = connection.execute(
             text("SELECT data FROM ledger.events WHERE kind = :kind"), {"kind": kind}
         )
@@ -46,79 +46,81 @@ def events(studies: Studies, kind: str) -> list[str]:
 
 
 def test_a_round_has_the_score_of_a_trial_whose_end_the_gateway_missed(
-    studies: Studies, database: str
+    services: Gateway, database: str
 ) -> None:
-    study_id = start(studies, **PLAIN)
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
-    first_report(studies, turn)
-    collected = studies.collect(study_id, 0, [by_xcom(turn, reported=1)])
+    study_id = start(services, **PLAIN)
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
+    first_report(services, turn)
+    collected = services.rounds.collect(study_id, 0, [by_xcom(turn, reported=1)])
     (result,) = collected.results
     assert (result.state, result.value, result.step) == (TrialState.COMPLETED, 0.3, 3)
     assert collected.scores.absorbed == [0]
     assert collected.scores.disagreements == []
-    with studies.ledger.study(study_id) as session:
+    with services.ledger.study(study_id) as session:
         assert session.reports.curve(0) == [(1, 0.1), (2, 0.2), (3, 0.3)]
         assert session.segments.find_open(0) is None
     told = optuna.load_study(study_name=None, storage=database).trials
     assert [trial.value for trial in told] == [0.3]
 
 
-def test_a_score_without_its_segments_end_suffices(studies: Studies) -> None:
+def test_a_score_without_its_segments_end_suffices(services: Gateway) -> None:
     """As after a ledger that was restored from a backup."""
-    study_id = start(studies, **PLAIN)
-    studies.sample(study_id, 0)
-    studies.turn(study_id, 0, "a")
+    study_id = start(services, **PLAIN)
+    services.rounds.sample(study_id, 0)
+    services.next_actions.next_action(study_id, 0, "a")
     score = TrialResult(
         trial=0, state=TrialState.COMPLETED, reason="done", step=3, value=0.3, best_step=2
     )
-    (result,) = studies.collect(study_id, 0, [score]).results
+    (result,) = services.rounds.collect(study_id, 0, [score]).results
     assert (result.state, result.value, result.best_step) == (TrialState.COMPLETED, 0.3, 2)
 
 
-def test_a_score_counts_although_the_segment_was_given_up_for_lost(studies: Studies) -> None:
-    study_id = start(studies, **PLAIN)
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
+def test_a_score_counts_although_the_segment_was_given_up_for_lost(services: Gateway) -> None:
+    study_id = start(services, **PLAIN)
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.assignment is not None
-    studies.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.PREEMPTED))
-    (result,) = studies.collect(study_id, 0, [by_xcom(turn)]).results
+    services.segments.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.PREEMPTED))
+    (result,) = services.rounds.collect(study_id, 0, [by_xcom(turn)]).results
     assert (result.state, result.value) == (TrialState.COMPLETED, 0.3)
 
 
-def test_a_rolling_trial_is_absorbed_instead_of_failed(studies: Studies) -> None:
-    study_id = start(studies, **PLAIN, flow="rolling")
-    turn = studies.turn(study_id, 0, "a")
+def test_a_rolling_trial_is_absorbed_instead_of_failed(services: Gateway) -> None:
+    study_id = start(services, **PLAIN, flow="rolling")
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.kind is NextActionKind.RUN
-    assert studies.lost(study_id, [0, 7]) == [0]
+    assert services.next_actions.lost(study_id, [0, 7]) == [0]
     score = by_xcom(turn)
-    assert studies.absorb(study_id, [score]).absorbed == [0]
-    assert studies.lost(study_id, [0]) == []
-    assert studies.abandon(study_id, [0]) == []
-    assert events(studies, "score absorbed") == ["trained 3 steps"]
-    again = studies.absorb(study_id, [score])  # as `publish` does in the end
+    assert services.studies.absorb(study_id, [score]).absorbed == [0]
+    assert services.next_actions.lost(study_id, [0]) == []
+    assert services.next_actions.abandon(study_id, [0]) == []
+    assert events(services, "score absorbed") == ["trained 3 steps"]
+    again = services.studies.absorb(study_id, [score])  # as `publish` does in the end
     assert (again.absorbed, again.disagreements) == ([], [])
 
 
-def test_the_ledger_counts_where_the_two_differ_and_an_event_says_so(studies: Studies) -> None:
-    study_id = start(studies, **PLAIN)
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
+def test_the_ledger_counts_where_the_two_differ_and_an_event_says_so(services: Gateway) -> None:
+    study_id = start(services, **PLAIN)
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.assignment is not None
-    first_report(studies, turn)
-    studies.finish(turn.assignment.segment, SegmentResult(outcome=Outcome.FAILED, reason="bad"))
+    first_report(services, turn)
+    services.segments.finish(
+        turn.assignment.segment, SegmentResult(outcome=Outcome.FAILED, reason="bad")
+    )
     said = TrialResult(trial=0, state=TrialState.COMPLETED, reason="", step=3, value=0.3)
-    collected = studies.collect(study_id, 0, [said])
+    collected = services.rounds.collect(study_id, 0, [said])
     assert collected.results[0].state is TrialState.FAILED
     (sentence,) = collected.scores.disagreements
     assert sentence.startswith("trial 0 is failed with the value 0.1 in the ledger, but completed")
-    assert events(studies, "scores differ") == [sentence]
+    assert events(services, "scores differ") == [sentence]
 
 
-def test_reports_that_the_study_cannot_use_are_not_absorbed(studies: Studies) -> None:
-    study_id = start(studies, **PLAIN)
-    studies.sample(study_id, 0)
-    turn = studies.turn(study_id, 0, "a")
+def test_reports_that_the_study_cannot_use_are_not_absorbed(services: Gateway) -> None:
+    study_id = start(services, **PLAIN)
+    services.rounds.sample(study_id, 0)
+    turn = services.next_actions.next_action(study_id, 0, "a")
     assert turn.assignment is not None
     end = UnconfirmedEnd(
         segment=turn.assignment.segment,
@@ -126,18 +128,18 @@ def test_reports_that_the_study_cannot_use_are_not_absorbed(studies: Studies) ->
         reports=[Report(step=1, metrics={"other": 1.0})],
     )
     bad = TrialResult(trial=0, state=TrialState.COMPLETED, reason="", step=1, unconfirmed=end)
-    collected = studies.collect(study_id, 0, [bad])
+    collected = services.rounds.collect(study_id, 0, [bad])
     assert collected.results[0].state is TrialState.FAILED
     assert "accuracy is missing" in collected.scores.disagreements[0]
 
 
-def test_a_trial_that_the_study_does_not_have_is_refused(studies: Studies) -> None:
-    study_id = start(studies, **PLAIN, flow="rolling")
+def test_a_trial_that_the_study_does_not_have_is_refused(services: Gateway) -> None:
+    study_id = start(services, **PLAIN, flow="rolling")
     unknown = TrialResult(trial=9, state=TrialState.COMPLETED, reason="")
     with pytest.raises(ValueError, match="has no trial 9"):
-        studies.absorb(study_id, [unknown])
+        services.studies.absorb(study_id, [unknown])
     never_began = TrialResult(trial=9, state=TrialState.PRUNED, reason="the study stops")
-    assert studies.absorb(study_id, [never_began]).disagreements == []
+    assert services.studies.absorb(study_id, [never_began]).disagreements == []
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -15,11 +15,11 @@ from hpo_ops.cli.import_command import import_lines, parse_renames, read_storage
 from hpo_ops.client import StudyRequest
 from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.config import StudyConfig, parse_study
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.queries.study_progress import read_progress
 from hpo_ops.gateway.queries.trial_lists import read_learning_curve
-from hpo_ops.gateway.services.studies import Studies
 from hpo_ops.ledger import StudyIdentity
 from tests.studies import study_data
 
@@ -52,9 +52,9 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-def post(studies: Studies, request: ImportRequest) -> httpx.Response:
-    token = issue_service_token(studies.keys)
-    return TestClient(create_app(studies)).post(
+def post(services: Gateway, request: ImportRequest) -> httpx.Response:
+    token = issue_service_token(services.keys)
+    return TestClient(create_app(services)).post(
         "/api/v1/imports",
         json=request.to_dict(),
         headers={"Authorization": f"Bearer {token}"},
@@ -62,10 +62,10 @@ def post(studies: Studies, request: ImportRequest) -> httpx.Response:
 
 
 def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
-    studies: Studies, study: StudyConfig, url: str
+    services: Gateway, study: StudyConfig, url: str
 ) -> None:
     request = read_storage(url, study, name=None, renames={})
-    answers = [post(studies, request) for _ in range(2)]  # twice the same is one run
+    answers = [post(services, request) for _ in range(2)]  # twice the same is one run
     assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
     assert answers[0].json() == answers[1].json()
     done = Imported.from_dict(answers[0].json())
@@ -75,46 +75,46 @@ def test_what_fits_is_an_ended_run_and_a_warm_start_uses_it(
         line == "left out 1 (2): lr is 0.5, but must be from 0.0001 to 0.1"
         for line in import_lines(done, request.source)
     )
-    assert len(list(studies.ledger.recent())) == 1
+    assert len(list(services.ledger.recent())) == 1
 
-    record = studies.ledger.find_run(StudyIdentity("small", done.run_id))
-    progress = read_progress(studies.ledger, record)
+    record = services.ledger.find_run(StudyIdentity("small", done.run_id))
+    progress = read_progress(services.ledger, record)
     assert (progress.state, progress.trials, progress.counts["completed"]) == ("ended", 3, 3)
     assert progress.best is not None
     assert (progress.best.value, progress.best.step) == (0.9, 2)
-    assert read_learning_curve(studies.ledger, record, 1)[0].metrics == {"accuracy": 0.1}
+    assert read_learning_curve(services.ledger, record, 1)[0].metrics == {"accuracy": 0.1}
 
     warm = study_data(warm_start={"study": "small", "run": done.run_id})
-    handle = studies.start(StudyRequest(config=warm, dag_id="small", run_id="run"))
+    handle = services.studies.start(StudyRequest(config=warm, dag_id="small", run_id="run"))
     assert handle.notes == [
         f"warm start: 3 trials of small/{done.run_id} are known to the sampler"
     ]
 
 
 def test_an_import_of_which_nothing_fits_says_why_and_enters_nothing(
-    studies: Studies, url: str
+    services: Gateway, url: str
 ) -> None:
     space = {"rate": {"float": [0.1, 1]}}
     other = parse_study(study_data(space=space), source="test")
-    answer = post(studies, read_storage(url, other, name="old", renames={"lr": "rate"}))
+    answer = post(services, read_storage(url, other, name="old", renames={"lr": "rate"}))
     assert answer.status_code == 422
     assert "width is no parameter of the space (there are rate)" in answer.json()["detail"]
     assert "rate is 0.01, but must be from 0.1 to 1" in answer.json()["detail"]
-    assert list(studies.ledger.recent()) == []
+    assert list(services.ledger.recent()) == []
 
 
-def test_a_parameter_may_have_another_name(studies: Studies, url: str) -> None:
+def test_a_parameter_may_have_another_name(services: Gateway, url: str) -> None:
     space = {"rate": {"float": [1e-5, 1], "log": True}, "width": {"int": [4, 64]}}
     other = parse_study(study_data(space=space), source="test")
     renames = parse_renames(["lr=rate"])
-    answer = post(studies, read_storage(url, other, name="old", renames=renames))
+    answer = post(services, read_storage(url, other, name="old", renames=renames))
     assert answer.json()["taken"] == 4
     with pytest.raises(CommandError, match="--rename is 'lr', but must be of the form old=new"):
         parse_renames(["lr"])
 
 
 def test_values_that_are_no_numbers_are_left_out(
-    studies: Studies, study: StudyConfig, url: str
+    services: Gateway, study: StudyConfig, url: str
 ) -> None:
     old = optuna.load_study(study_name="old", storage=url)
     old.add_trial(
@@ -125,7 +125,7 @@ def test_values_that_are_no_numbers_are_left_out(
             intermediate_values={1: float("nan")},
         )
     )
-    done = post(studies, read_storage(url, study, name="old", renames={})).json()
+    done = post(services, read_storage(url, study, name="old", renames={})).json()
     assert done["left_out"]["has a value that is not a finite number"] == [5]
 
 

@@ -13,69 +13,69 @@ from fastapi.testclient import TestClient
 from hpo_ops.client import StudyRequest
 from hpo_ops.client.transport import API
 from hpo_ops.config import StudyError
+from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best
-from hpo_ops.gateway.services.studies import Studies
 from tests.gateway.test_searching import SPACE, WHOLE, run
 from tests.gateway.web import task
 from tests.studies import study_data
 
 
-def start(studies: Studies, run_id: str, **changes: Any) -> list[str]:
+def start(services: Gateway, run_id: str, **changes: Any) -> list[str]:
     data = study_data(**{"scheduler": WHOLE, "space": SPACE, **changes})
-    return studies.start(
+    return services.studies.start(
         StudyRequest(config=data, dag_id=data["name"], run_id=run_id, owner="ann")
     ).notes
 
 
-def told(studies: Studies, database: str) -> list[float | None]:
+def told(services: Gateway, database: str) -> list[float | None]:
     """The values that Optuna has of the newest study, the taken ones first."""
-    key = next(studies.ledger.named("small")).key
+    key = next(services.ledger.named("small")).key
     seen = optuna.load_study(study_name=key, storage=database)
     return [trial.value for trial in seen.trials]
 
 
-def test_a_study_starts_from_an_earlier_one(studies: Studies, database: str) -> None:
-    first = run(studies, "one", name="first")
-    second = run(studies, "two", warm_start={"study": "first"}, sampler="tpe")
+def test_a_study_starts_from_an_earlier_one(services: Gateway, database: str) -> None:
+    first = run(services, "one", name="first")
+    second = run(services, "two", warm_start={"study": "first"}, sampler="tpe")
     values = [trial.value for trial in first + second]
-    assert told(studies, database) == values
+    assert told(services, database) == values
     assert [trial.trial for trial in second] == list(range(6))
-    best = find_best(studies.ledger, next(studies.ledger.named("small")))
+    best = find_best(services.ledger, next(services.ledger.named("small")))
     assert best is not None
     assert best.value == max(trial.value or 0 for trial in second)
 
 
-def test_each_run_starts_from_the_one_before(studies: Studies, database: str) -> None:
+def test_each_run_starts_from_the_one_before(services: Gateway, database: str) -> None:
     again = {"study": "small"}
-    assert start(studies, "zero", warm_start=again) == [
+    assert start(services, "zero", warm_start=again) == [
         "warm start: 0 trials of small, which has no earlier run are known to the sampler"
     ]
-    run(studies, "one", warm_start=again)
-    run(studies, "two", warm_start=again)
-    assert len(told(studies, database)) == 12
-    run(studies, "three", warm_start={"study": "small", "run": "one"})
-    assert len(told(studies, database)) == 12
+    run(services, "one", warm_start=again)
+    run(services, "two", warm_start=again)
+    assert len(told(services, database)) == 12
+    run(services, "three", warm_start={"study": "small", "run": "one"})
+    assert len(told(services, database)) == 12
 
 
-def test_preparing_again_takes_nothing_more(studies: Studies, database: str) -> None:
-    run(studies, "one", name="first")
-    notes = start(studies, "two", warm_start={"study": "first"})
+def test_preparing_again_takes_nothing_more(services: Gateway, database: str) -> None:
+    run(services, "one", name="first")
+    notes = start(services, "two", warm_start={"study": "first"})
     assert notes == ["warm start: 6 trials of first/one are known to the sampler"]
-    run(studies, "three", name="first")
-    assert start(studies, "two", warm_start={"study": "first"}) == notes
-    assert len(told(studies, database)) == 6
+    run(services, "three", name="first")
+    assert start(services, "two", warm_start={"study": "first"}) == notes
+    assert len(told(services, database)) == 6
 
 
-def test_what_is_left_out_is_told(studies: Studies) -> None:
-    run(studies, "one", name="first")
+def test_what_is_left_out_is_told(services: Gateway) -> None:
+    run(services, "one", name="first")
     narrow = {"lr": {"float": [0.0, 0.0001]}, "width": {"int": [1, 4]}}
-    notes = start(studies, "two", warm_start={"study": "first"}, space=narrow)
+    notes = start(services, "two", warm_start={"study": "first"}, space=narrow)
     assert notes[0] == "warm start: 0 trials of first/one are known to the sampler"
     assert all("but must be from 0 to 0.0001" in note for note in notes[1:])
 
 
 def test_a_study_starts_from_another_storage(
-    studies: Studies, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    services: Gateway, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/old.db"
     old = optuna.create_study(
@@ -90,8 +90,8 @@ def test_a_study_starts_from_another_storage(
     inside = [trial.value for trial in old.trials if trial.params["width"] <= 4]
     assert 0 < len(inside) < 8
     monkeypatch.setenv("HPO_STORAGE_OLD", url)
-    run(studies, "one", warm_start={"study": "theirs", "storage": "old"})
-    assert told(studies, database)[: len(inside)] == inside
+    run(services, "one", warm_start={"study": "theirs", "storage": "old"})
+    assert told(services, database)[: len(inside)] == inside
 
 
 def test_a_study_cannot_make_the_gateway_open_an_address(web: TestClient, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_a_study_cannot_make_the_gateway_open_an_address(web: TestClient, tmp_pa
 
 
 def test_the_address_of_a_named_storage_is_not_told(
-    studies: Studies, monkeypatch: pytest.MonkeyPatch
+    services: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HPO_STORAGE_OLD", "postgresql://me:secret@127.0.0.1:1/private")
     with pytest.raises(StudyError, match="'old', but cannot be read") as caught:
-        start(studies, "two", warm_start={"study": "x", "storage": "old"})
+        start(services, "two", warm_start={"study": "x", "storage": "old"})
     assert "127.0.0.1" not in str(caught.value)
 
 
@@ -139,19 +139,19 @@ def test_the_address_of_a_named_storage_is_not_told(
     ],
 )
 def test_what_cannot_be_started_from_is_told_before_the_study_is_there(
-    studies: Studies, wanted: dict[str, str], message: str
+    services: Gateway, wanted: dict[str, str], message: str
 ) -> None:
-    start(studies, "one", name="first")
-    start(studies, "one", name="loss", metric={"name": "loss", "direction": "maximize"})
+    start(services, "one", name="first")
+    start(services, "one", name="loss", metric={"name": "loss", "direction": "maximize"})
     with pytest.raises(StudyError, match=message):
-        start(studies, "two", warm_start=wanted)
-    assert list(studies.ledger.named("small")) == []
+        start(services, "two", warm_start=wanted)
+    assert list(services.ledger.named("small")) == []
 
 
-def test_enqueued_parameters_are_tried_first(studies: Studies) -> None:
+def test_enqueued_parameters_are_tried_first(services: Gateway) -> None:
     enqueue = [{"lr": "5e-1", "width": 2}, {"width": 3.0}]
     for sampler in ("tpe", "reinforce"):
-        trials = run(studies, sampler, sampler=sampler, enqueue=enqueue)
+        trials = run(services, sampler, sampler=sampler, enqueue=enqueue)
         assert trials[0].params == {"lr": 0.5, "width": 2}
         assert trials[1].params["width"] == 3
         assert trials[2].params["lr"] != 0.5

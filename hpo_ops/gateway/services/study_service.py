@@ -1,4 +1,4 @@
-"""What the gateway does: the life of studies on the ledger."""
+"""Studies: their start, their steering by people, and their end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from typing import Any
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.client import (
     AbsorbedScores,
-    CollectedRound,
-    PlannedTrial,
     Retraining,
-    Round,
     StudyHandle,
     StudyRequest,
     StudyVerdict,
@@ -23,7 +20,6 @@ from hpo_ops.client import (
     VerdictKind,
 )
 from hpo_ops.config import StudyConfig, StudyError, parse_study
-from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import read_kept
@@ -34,13 +30,12 @@ from hpo_ops.gateway.services import (
     warm_start,
 )
 from hpo_ops.gateway.services.conflict_error import ConflictError
-from hpo_ops.gateway.services.next_actions import Turns
-from hpo_ops.gateway.services.segments import score_of
+from hpo_ops.gateway.services.proposals import Proposals
 from hpo_ops.ledger import (
+    Ledger,
     StudyIdentity,
     StudyRecord,
     StudyState,
-    StudyTransaction,
     UnknownStudyError,
 )
 from hpo_ops.ledger.study_identity import is_generic
@@ -54,23 +49,25 @@ MAX_RUNS = 256
 
 
 @dataclass(frozen=True)
-class Studies(Turns):
-    """The life of studies and their segments. Every call is safe to repeat.
+class StudyService:
+    """Starts, steers and ends studies. Every call is safe to repeat.
 
     Attributes:
-        stores: The stores that studies may use; where it lists none, `prepare` alone checks them.
-        share: DAGs with which every study shares what it has learned, whatever it says itself.
+        stores: The stores that studies may use; where none is listed, only `prepare` checks them.
+        share: DAGs with which every study shares its trials, in addition to its own list.
     """
 
+    ledger: Ledger
+    proposals: Proposals
     stores: AllowedStores = NOT_LISTED
     share: tuple[str, ...] = ()
 
     def start(self, request: StudyRequest) -> StudyHandle:
-        """Enters a study for a DAG run.
+        """Records a new study for a DAG run; the study of a DAG run that has one already is kept.
 
         Raises:
-            StudyError: It cannot start from the study that it names.
-            ConflictError: The DAG run, or the experiment, is another person's.
+            StudyError: The study is not valid, or cannot be warm-started as it asks for.
+            ConflictError: The DAG run, or the experiment, belongs to another person.
         """
         config = parse_study(request.config, source=f"study of {request.dag_id}")
         self._check_store(config)
@@ -78,7 +75,7 @@ class Studies(Turns):
         share = (*config.share, *self.share)
         asker = warm_start.Asker(identity, owner=request.owner, share=share)
         self._check_owner(asker, request)
-        # What cannot be started from is told before the study is there.
+        # Read before the study is recorded, so that a bad warm start leaves no study behind.
         source = warm_start.read(self.proposals, config, asker)
         record = self.ledger.start_study(
             config,
@@ -129,7 +126,7 @@ class Studies(Turns):
                 )
 
     def study_of_run(self, identity: StudyIdentity) -> StudyHandle:
-        """The study of a DAG run; what the run's tasks may read of it never changes."""
+        """The study of a DAG run as its tasks see it, which never changes and is remembered."""
         known = self._runs.get(identity)
         if known is None:
             known = self._runs[identity] = _handle(self.ledger.find_run(identity))
@@ -141,70 +138,6 @@ class Studies(Turns):
     def _runs(self) -> OrderedDict[StudyIdentity, StudyHandle]:
         return OrderedDict()
 
-    # -- rounds ------------------------------------------------------------------------------
-
-    def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Round:
-        """The trials of a round: the scheduler says how many and which, the sampler proposes.
-
-        Args:
-            study_id: The study.
-            round_number: The round; the same one gets the same trials again.
-            rounds_left: Rounds that the DAG still has, this one included. A round is larger than
-                usual where they would not suffice otherwise.
-        """
-        with self.ledger.study(study_id) as session:
-            row = session.rounds.find(round_number)
-            if row is None:
-                left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
-                size = max(
-                    trials_per_round(session.record.config), -(-left // max(rounds_left, 1))
-                )
-                numbers, reason = study_transitions.fill_places(session, size)
-                session.rounds.add(round_number, numbers, reason)
-            else:
-                numbers, reason = list(row.members), row.reason
-        with self.proposals.proposed(study_id, numbers) as session:
-            rows = session.trials.select(numbers)
-        planned = [
-            PlannedTrial(
-                trial=number,
-                params=dict(rows[number].params or {}),
-                until_step=rows[number].until_step,
-            )
-            for number in numbers
-        ]
-        return Round(number=round_number, trials=planned, reason=reason)
-
-    def collect(
-        self, study_id: int, round_number: int, scores: Sequence[TrialResult]
-    ) -> CollectedRound:
-        """Closes a round: absorbs scores, judges trials at the barrier, tells the sampler.
-
-        Args:
-            study_id: The study.
-            round_number: The round.
-            scores: The scores that the tasks of its trials handed on by XCom.
-        """
-        compared = AbsorbedScores()
-        with self.ledger.study(study_id) as session:
-            row = session.rounds.find(round_number)
-            if row is None:
-                raise LookupError(f"round {round_number} was never sampled")
-            numbers = row.members
-            if unknown := {score.trial for score in scores} - set(numbers):
-                raise ValueError(f"round {round_number} has no trials {sorted(unknown)}")
-            if not row.is_collected:
-                compared = score_absorption.absorb(session, scores)
-                self._close_round(session, numbers)
-                session.rounds.mark_collected(round_number)
-        with self.proposals.proposed(study_id, []) as session:
-            rows = session.trials.select(numbers)
-        return CollectedRound(
-            number=round_number,
-            results=[score_of(rows[number]) for number in numbers],
-            scores=compared,
-        )
-
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
         """Compares scores that came by XCom with the ledger, and absorbs what it misses."""
         with self.ledger.study(study_id) as session:
@@ -213,25 +146,8 @@ class Studies(Turns):
                 study_transitions.stop_if_due(session)
             return compared
 
-    def _close_round(self, session: StudyTransaction, numbers: Sequence[int]) -> None:
-        """A trial of the round that has neither finished nor paused has lost its task for good."""
-        for number in numbers:
-            if segment := session.segments.find_open(number):
-                lost = SegmentResult(
-                    outcome=Outcome.PREEMPTED,
-                    reason="its task has ended",
-                    cause=Cause.TASK_LOST,
-                )
-                study_transitions.end_segment(session, segment, lost)
-            if session.view.trials[number].state is TrialState.RUNNING:
-                study_transitions.fail_lost(session, number, "its task has ended without a result")
-        if session.record.config.reproducible:
-            study_transitions.judge_at_barrier(session, numbers)
-
-    # -- the study ---------------------------------------------------------------------------
-
     def verdict(self, study_id: int) -> StudyVerdict:
-        """Whether the study goes on."""
+        """Whether the study goes on, stops, or waits because it is paused."""
         with self.ledger.study(study_id) as session:
             study_transitions.stop_if_due(session)
             study_transitions.stop_if_nothing_is_left(session)
@@ -243,28 +159,28 @@ class Studies(Turns):
             return StudyVerdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
 
     def retrain(self, study_id: int) -> Retraining:
-        """The trial that trains the best one on all data, once the search is over."""
+        """Adds the trial that trains the best parameters on all data, once the search is over."""
         best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:
             return retraining.begin(session, best)
 
     def stop(self, study_id: int, reason: str) -> None:
-        """Asks a study to end tidily."""
+        """Ends the search: running trials are told to stop, and the best trial is published."""
         with self.ledger.study(study_id) as session:
             session.stop(reason)
 
     def pause(self, study_id: int, reason: str) -> None:
-        """Holds a study: what runs saves and leaves."""
+        """Pauses a study: running trials save a checkpoint and wait until it is resumed."""
         with self.ledger.study(study_id) as session:
             session.pause(reason)
 
     def resume(self, study_id: int) -> None:
-        """Lets a paused study go on."""
+        """Resumes a paused study."""
         with self.ledger.study(study_id) as session:
             session.resume()
 
     def change(self, study_id: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Changes a running study; returns what is in force now.
+        """Changes the configuration of a running study; returns the values now in force.
 
         Raises:
             StudyError: A key or a value is not allowed.
@@ -279,7 +195,12 @@ class Studies(Turns):
             return config.changeable()
 
     def end(self, study_id: int, result: dict[str, Any]) -> None:
-        """Closes the study: what still waits is pruned, every result is told, leases are free."""
+        """Ends a study for good: unfinished trials are pruned, and the sampler is told of all.
+
+        Args:
+            study_id: The study.
+            result: What `result.json` of the study has.
+        """
         with self.ledger.study(study_id) as session:
             session.stop("its DAG run ended")
             for trial in session.view.trials:

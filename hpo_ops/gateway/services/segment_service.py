@@ -1,19 +1,20 @@
-"""What the gateway does for agents: reports, checkpoints and ends of segments."""
+"""Segments: their reports, forecasts, checkpoints, heartbeats and ends, as agents send them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from hpo_ops.checkpoints.session_policy import StoreAccess
-from hpo_ops.client import SegmentReceipt, Served, TrialResult
+from hpo_ops.client import SegmentReceipt
 from hpo_ops.core import Action, Decision
 from hpo_ops.gateway.services import allocation, score_cache, study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
+from hpo_ops.gateway.services.trial_results import trial_result
 from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
 from hpo_ops.ledger.forecast_rows import record_forecast
-from hpo_ops.ledger.rows import SegmentRow, TrialRow
+from hpo_ops.ledger.rows import SegmentRow
 from hpo_ops.protocol import (
     Checkpoint,
     Control,
@@ -27,44 +28,43 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentOverError(PermissionError):
-    """The segment has ended for the ledger: its agent has no business any more."""
+    """The segment has ended in the ledger: nothing more is accepted from its agent."""
 
 
 @dataclass(frozen=True)
-class Segments:
-    """The life of segments. Every call is one transaction and safe to repeat."""
+class SegmentService:
+    """Takes what agents send about segments. Every call is one transaction and safe to repeat."""
 
     ledger: Ledger
 
     def report(self, segment_id: str, new: Sequence[Report]) -> Control:
-        """Takes reports in and says what the trial is to do."""
+        """Records reports and returns the action for the trial.
+
+        A call is also a heartbeat, with or without reports: it extends the segment's lease. A
+        segment whose lease was given away meanwhile is told to pause.
+
+        Raises:
+            SegmentOverError: The segment has ended.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment = _require_open(session, segment_id)
-            refusal = self._keep_lease(session, segment)
+            refusal = _extend_lease(session, segment)
             study_transitions.take_reports(session, number, segment_id, new)
             decision = study_transitions.decide(session, segment, has_news=bool(new))
             if decision.action is Action.CONTINUE:
                 decision = allocation.resize(session, segment) or decision
             if refusal and decision.action is Action.CONTINUE:
-                decision = Decision(Action.PAUSE, f"its lease has expired, and {refusal}")
+                decision = Decision(
+                    Action.PAUSE, f"its lease expired without a heartbeat, and {refusal}"
+                )
         return Control(action=decision.action, reason=decision.reason)
 
-    def _keep_lease(self, session: StudyTransaction, segment: SegmentRow) -> str | None:
-        """Renews a segment's lease, or takes one anew where it expired meanwhile.
-
-        Returns:
-            Why there is none to be had any more; None where all is well.
-        """
-        if session.leases.renew(segment.id):
-            return None
-        return session.leases.take(trial=segment.trial, segment_id=segment.id, width=segment.units)
-
     def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
-        """Renews the leases of segments whose pods are there.
+        """Extends the leases of segments whose pods exist: a heartbeat that the platform sends.
 
         Returns:
-            Those that nobody waits for: they are over, or their study is over or paused.
+            The segments to terminate: they have ended, or their study is over or paused.
         """
         over = []
         for segment_id in segment_ids:
@@ -76,31 +76,31 @@ class Segments:
             with self.ledger.study(study_id) as session:
                 segment = session.segments.find(segment_id)
                 if segment is not None and segment.is_open:
-                    self._keep_lease(session, segment)
+                    _extend_lease(session, segment)
                     if session.record.state in (StudyState.RUNNING, StudyState.RETRAINING):
                         continue
                 over.append(segment_id)
         return over
 
     def curve(self, segment_id: str) -> list[tuple[int, float]]:
-        """The reported values of the segment's trial, those of earlier segments included."""
+        """The learning curve of the segment's trial, earlier segments included."""
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             return session.reports.curve(number)
 
     def forecast(self, segment_id: str, made: CurveForecast) -> None:
-        """Takes in a forecast; what follows from it is decided at the report of its step."""
+        """Records a forecast. A decision on it is made at the report of its step."""
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             record_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
-        """Takes in that a checkpoint is whole in the store.
+        """Records that a checkpoint is complete in the store.
 
-        Where it is follows from the study, its trial and its step: what the agent says of that is
-        not kept, or it could have others read, copy or delete what is not the study's.
+        Its URI is made from the study, the trial and the step. The URI that the agent sends is not
+        used: it could make other tasks read, copy or delete objects of another study.
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
@@ -111,7 +111,7 @@ class Segments:
             )
 
     def store_access(self, segment_id: str) -> StoreAccess:
-        """The part of the store that the segment's agent needs; while the segment is open."""
+        """The part of the store that the agent of an open segment may read and write."""
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment, record = _require_open(session, segment_id), session.record
@@ -160,7 +160,7 @@ class Segments:
                 return SegmentReceipt(result=result)
             counted = segment.result
             if is_agent and counted is not None and not _is_same(result, counted):
-                raise SegmentOverError(f"segment {segment_id} is over")
+                raise SegmentOverError(f"segment {segment_id} has ended")
             is_repetition = is_agent and counted is not None
             if provenance is not None and provenance.known() and not is_repetition:
                 known = provenance.over(segment.provenance)
@@ -184,7 +184,18 @@ class Segments:
                 row = session.trials.get(number)
                 result = counted
             is_done = row.state.is_finished
-            return SegmentReceipt(result=result, score=score_of(row) if is_done else None)
+            return SegmentReceipt(result=result, score=trial_result(row) if is_done else None)
+
+
+def _extend_lease(session: StudyTransaction, segment: SegmentRow) -> str | None:
+    """Extends a segment's lease, or takes a new one where it has expired.
+
+    Returns:
+        Why there is no lease to be had any more; None where the segment has one.
+    """
+    if session.leases.renew(segment.id):
+        return None
+    return session.leases.take(trial=segment.trial, segment_id=segment.id, width=segment.units)
 
 
 def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
@@ -192,22 +203,8 @@ def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
     return replace(said, cause=counted.cause) == counted
 
 
-def score_of(row: TrialRow) -> TrialResult:
-    """How a trial stands, by its row."""
-    return TrialResult(
-        trial=row.number,
-        state=row.state,
-        reason=row.reason,
-        step=row.step,
-        value=row.value,
-        best_step=row.best_step,
-        params=dict(row.params or {}),
-        served=None if row.served is None else Served(**asdict(row.served)),
-    )
-
-
 def _require_open(session: StudyTransaction, segment_id: str) -> SegmentRow:
     segment = session.segments.find(segment_id)
     if segment is None or not segment.is_open:
-        raise SegmentOverError(f"segment {segment_id} is over")
+        raise SegmentOverError(f"segment {segment_id} has ended")
     return segment

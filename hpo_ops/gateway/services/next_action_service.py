@@ -1,0 +1,276 @@
+"""Next actions: what the task of a trial does now, and which waiting tasks should ask again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpo_ops.client import NextAction, NextActionKind, TrialResult, Waiter, WakeUp
+from hpo_ops.client.token_signing import KeyRing
+from hpo_ops.config import Flow
+from hpo_ops.config.round_planning import trials_per_round
+from hpo_ops.config.runner_registry import find_runner
+from hpo_ops.core import TrialState
+from hpo_ops.gateway.http.tokens import issue_segment_token
+from hpo_ops.gateway.services import allocation, score_cache, study_transitions
+from hpo_ops.gateway.services.assignments import make_assignment
+from hpo_ops.gateway.services.proposals import Proposals
+from hpo_ops.gateway.services.trial_results import trial_result
+from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
+from hpo_ops.ledger.rows import Mishaps, TrialRow
+from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
+
+
+@dataclass(frozen=True)
+class NextActionService:
+    """Answers the tasks of trials. Every call is safe to repeat."""
+
+    ledger: Ledger
+    proposals: Proposals
+    keys: KeyRing
+
+    def next_action(self, study_id: int, number: int, key: str) -> NextAction:
+        """What the task of a trial is to do now: run a segment, wait, or finish.
+
+        Args:
+            study_id: The study.
+            number: The trial.
+            key: Idempotency key of the task's attempt. The same key gets the same segment again;
+                another key ends an open segment as preempted, since its worker must be gone.
+        """
+        with self.ledger.study(study_id) as session:
+            answer = self._answer(session, number, key)
+            if isinstance(answer, NextAction):
+                return answer
+            if answer.params is not None:
+                return self._start(session, answer, key)
+        # The sampler is asked as late as this, so that it knows every result so far.
+        with self.proposals.proposed(study_id, [number]) as session:
+            row = session.trials.get(number)
+            if row.state.is_finished:
+                return _finish(row)
+            if row.state is not TrialState.RUNNING or session.record.is_over:
+                return NextAction(
+                    kind=NextActionKind.WAIT,
+                    reason="the study changed while the sampler proposed parameters",
+                )
+            return self._start(session, row, key)
+
+    def _answer(self, session: StudyTransaction, number: int, key: str) -> NextAction | TrialRow:
+        """The next action, or the trial itself where it has a slot and may start a segment."""
+        row = session.trials.find(number)
+        segment = session.segments.find_open(number) if row is not None else None
+        if row is not None and segment is not None:
+            if segment.key == key:
+                return self._run(session, row, segment.id, segment.from_step, segment.units)
+            lost = SegmentResult(
+                outcome=Outcome.PREEMPTED,
+                reason="its task started again: the worker that ran it was lost",
+                cause=Cause.TASK_LOST,
+            )
+            row = study_transitions.end_segment(session, segment, lost)
+        if row is not None and row.state.is_finished:
+            return _finish(row)
+        if session.record.is_over:
+            return _finish_early(session, number, row)
+        if session.record.state is StudyState.PAUSED:
+            return NextAction(
+                kind=NextActionKind.WAIT, reason=f"the study is paused: {session.record.reason}"
+            )
+        if row is not None and row.state is TrialState.RUNNING:
+            return row
+        if session.record.config.flow is Flow.ROUNDS:
+            if row is None:
+                raise LookupError(f"study {session.record.key} has no trial {number}")
+            return _finish(row)  # paused at the barrier until a later round
+        return self._ask_for_slot(session, number)
+
+    def _ask_for_slot(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
+        """Fills the free slots of a rolling study, which may go to other trials than this one."""
+        granted, reason = study_transitions.fill_slots(
+            session, study_transitions.count_free_slots(session)
+        )
+        if number in granted:
+            return session.trials.get(number)
+        if not granted:
+            study_transitions.stop_if_nothing_is_left(session)
+            if session.record.is_over:
+                return _finish_early(session, number, session.trials.find(number))
+        is_next = number == len(session.view.trials)
+        return NextAction(kind=NextActionKind.WAIT, reason=reason, is_next=is_next)
+
+    def _start(self, session: StudyTransaction, row: TrialRow, key: str) -> NextAction:
+        """Starts a segment of a trial that has a slot and parameters, if it gets a lease."""
+        if reason := score_cache.serve(session, row):
+            return NextAction(kind=NextActionKind.WAIT, reason=reason)
+        if session.view.trials[row.number].state is not TrialState.RUNNING:
+            # The score cache served it to its end, or to a step at which it was paused or stopped.
+            answer = self._answer(session, row.number, key)
+            return answer if isinstance(answer, NextAction) else self._start(session, answer, key)
+        config = session.record.config
+        segment_id = uuid.uuid4().hex
+        width, refusal = allocation.width_for(session, row.number)
+        refusal = refusal or session.leases.take(
+            trial=row.number, segment_id=segment_id, width=width
+        )
+        if refusal:
+            session.leases.mark_queued([row.number])
+            has_queue = (
+                config.flow is Flow.ROUNDS and trials_per_round(config) > config.parallelism
+            )
+            is_next = has_queue and row.number == session.trials.first_without_segment()
+            return NextAction(kind=NextActionKind.WAIT, reason=refusal, is_next=is_next)
+        from_step = session.view.trials[row.number].checkpoint_step
+        runner = find_runner(config.runner)
+        resources = runner.requested(config)
+        if width != 1:
+            resources = resources | runner.granted(config, float(width))
+        session.segments.start(
+            segment_id,
+            row.number,
+            width=width,
+            key=key,
+            from_step=from_step,
+            until_step=row.until_step,
+            runner=config.runner,
+            provenance=Provenance(resources=resources).over(session.record.origin),
+        )
+        return self._run(session, row, segment_id, from_step, float(width))
+
+    def _run(
+        self,
+        session: StudyTransaction,
+        row: TrialRow,
+        segment_id: str,
+        from_step: int,
+        units: float,
+    ) -> NextAction:
+        runner = find_runner(session.record.config.runner)
+        is_counted = runner.reacts_to_interruptions
+        mishaps = session.segments.count_mishaps(row.number) if is_counted else Mishaps()
+        return NextAction(
+            kind=NextActionKind.RUN,
+            reason=row.reason or "the trial has a slot and a lease",
+            assignment=make_assignment(
+                session, row, segment_id=segment_id, from_step=from_step, units=units
+            ),
+            token=issue_segment_token(self.keys, segment_id),
+            preemptions=mishaps.preemptions,
+            ooms=mishaps.out_of_memory,
+        )
+
+    def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
+        """The waiting tasks that should ask for their next action again, each with the reason."""
+        answers: list[WakeUp] = []
+        for study_id in dict.fromkeys(item.study_id for item in waiting):
+            mine = [item for item in waiting if item.study_id == study_id]
+            with self.ledger.study(study_id) as session:
+                answers += _ready_in_study(session, mine)
+        return answers
+
+    def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Trials that are RUNNING in the ledger although their tasks have ended."""
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            return [number for number in numbers if number in running]
+
+    def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Fails running trials whose tasks have ended and will not be retried.
+
+        Returns:
+            The numbers of the trials that failed by this.
+        """
+        with self.ledger.study(study_id) as session:
+            running = session.view.in_state(TrialState.RUNNING)
+            lost = [
+                number
+                for number in [number for number in numbers if number in running]
+                if study_transitions.fail_without_task(session, number)
+            ]
+            if lost:
+                study_transitions.stop_if_due(session)
+        return lost
+
+
+def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> list[WakeUp]:
+    """The waiting tasks of one study that should ask again, each with the reason."""
+    config, study_id = session.record.config, session.record.id
+    if not config.reproducible:
+        study_transitions.stop_if_due(session)
+    if config.flow is Flow.ROLLING:
+        study_transitions.fill_slots(session, study_transitions.count_free_slots(session))
+        study_transitions.stop_if_nothing_is_left(session)
+    if session.record.is_over:
+        return [_wake_at_end_of_study(session, item.trial) for item in waiting]
+    if session.record.state is StudyState.PAUSED:
+        return []
+    finished = session.view.finished
+    is_rounds = config.flow is Flow.ROUNDS  # where tasks wait only while the study is paused
+    answers = [
+        WakeUp(study_id=study_id, reason=f"{finished} trials have finished")
+        for item in waiting
+        if item.trial is None and (is_rounds or (item.seen is not None and finished > item.seen))
+    ]
+    numbers = [item.trial for item in waiting if item.trial is not None]
+    answers += [
+        _wake_finished(session, number) for number in numbers if _has_finished(session, number)
+    ]
+    running = session.view.in_state(TrialState.RUNNING)
+    queued = sorted(number for number in numbers if number in running)
+    if queued:
+        queued = sorted(set(queued) - session.cached.waiting_for_another(queued))
+        session.leases.mark_queued(queued)
+    answers += [
+        WakeUp(study_id=study_id, trial=number, reason="the trial has a slot and can start")
+        for number in allocation.startable(session, queued)
+    ]
+    return answers
+
+
+def _finish(row: TrialRow) -> NextAction:
+    return NextAction(kind=NextActionKind.DONE, reason=row.reason, score=trial_result(row))
+
+
+def _finish_early(session: StudyTransaction, number: int, row: TrialRow | None) -> NextAction:
+    """Prunes a trial that has not finished when the study stops, or that was never added."""
+    reason = f"the study stops: {session.record.reason}"
+    if row is None:
+        score = TrialResult(trial=number, state=TrialState.PRUNED, reason=reason)
+        return NextAction(kind=NextActionKind.DONE, reason=reason, score=score)
+    session.trials.move(number, TrialState.PRUNED, reason)
+    return _finish(session.trials.get(number))
+
+
+def _has_finished(session: StudyTransaction, number: int) -> bool:
+    """Whether a trial finished while its task waited, as a fold does when another fold fails."""
+    trials = session.view.trials
+    return number < len(trials) and trials[number].state.is_finished
+
+
+def _wake_finished(session: StudyTransaction, number: int) -> WakeUp:
+    """Wakes the task of a finished trial; that of a pruned one ends without a worker."""
+    result = trial_result(session.trials.get(number))
+    is_pruned = result.state is TrialState.PRUNED
+    return WakeUp(
+        study_id=session.record.id,
+        trial=number,
+        reason=result.reason,
+        score=result if is_pruned else None,
+    )
+
+
+def _wake_at_end_of_study(session: StudyTransaction, number: int | None) -> WakeUp:
+    """Wakes a task because the study is over. Its trial, if it has one, is pruned."""
+    result = None
+    if number is not None and session.segments.find_open(number) is None:
+        if _has_finished(session, number):
+            result = _wake_finished(session, number).score
+        else:
+            result = _finish_early(session, number, session.trials.find(number)).score
+    return WakeUp(
+        study_id=session.record.id,
+        trial=number,
+        reason=session.record.reason,
+        score=result,
+    )

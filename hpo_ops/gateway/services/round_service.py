@@ -1,0 +1,96 @@
+"""Rounds: which trials a round has, and its end at the barrier; for `sample` and `collect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpo_ops.client import AbsorbedScores, CollectedRound, PlannedTrial, Round, TrialResult
+from hpo_ops.config.round_planning import trials_per_round
+from hpo_ops.core import TrialState
+from hpo_ops.gateway.services import score_absorption, study_transitions
+from hpo_ops.gateway.services.proposals import Proposals
+from hpo_ops.gateway.services.trial_results import trial_result
+from hpo_ops.ledger import Ledger, StudyTransaction
+
+
+@dataclass(frozen=True)
+class RoundService:
+    """Samples and collects the rounds of studies. Every call is safe to repeat."""
+
+    ledger: Ledger
+    proposals: Proposals
+
+    def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Round:
+        """The trials of a round: the scheduler chooses them, the sampler proposes parameters.
+
+        Args:
+            study_id: The study.
+            round_number: The round. A round that was sampled before keeps its trials.
+            rounds_left: Rounds that the DAG still has, this one included. The round is larger
+                than usual where the trials would not fit into them otherwise.
+        """
+        with self.ledger.study(study_id) as session:
+            row = session.rounds.find(round_number)
+            if row is None:
+                left = session.view.unstarted + len(session.view.in_state(TrialState.PAUSED))
+                size = max(
+                    trials_per_round(session.record.config), -(-left // max(rounds_left, 1))
+                )
+                numbers, reason = study_transitions.fill_slots(session, size)
+                session.rounds.add(round_number, numbers, reason)
+            else:
+                numbers, reason = list(row.members), row.reason
+        with self.proposals.proposed(study_id, numbers) as session:
+            rows = session.trials.select(numbers)
+        planned = [
+            PlannedTrial(
+                trial=number,
+                params=dict(rows[number].params or {}),
+                until_step=rows[number].until_step,
+            )
+            for number in numbers
+        ]
+        return Round(number=round_number, trials=planned, reason=reason)
+
+    def collect(
+        self, study_id: int, round_number: int, scores: Sequence[TrialResult]
+    ) -> CollectedRound:
+        """Closes a round: absorbs scores, judges the trials at its barrier, tells the sampler.
+
+        Args:
+            study_id: The study.
+            round_number: The round.
+            scores: The scores that the tasks of its trials handed on by XCom.
+
+        Raises:
+            LookupError: The round was never sampled.
+            ValueError: A score is of a trial that the round does not have.
+        """
+        compared = AbsorbedScores()
+        with self.ledger.study(study_id) as session:
+            row = session.rounds.find(round_number)
+            if row is None:
+                raise LookupError(f"round {round_number} was never sampled")
+            numbers = row.members
+            if unknown := {score.trial for score in scores} - set(numbers):
+                raise ValueError(f"round {round_number} has no trials {sorted(unknown)}")
+            if not row.is_collected:
+                compared = score_absorption.absorb(session, scores)
+                _close_round(session, numbers)
+                session.rounds.mark_collected(round_number)
+        with self.proposals.proposed(study_id, []) as session:
+            rows = session.trials.select(numbers)
+        return CollectedRound(
+            number=round_number,
+            results=[trial_result(rows[number]) for number in numbers],
+            scores=compared,
+        )
+
+
+def _close_round(session: StudyTransaction, numbers: Sequence[int]) -> None:
+    """Fails the trials of a round that neither finished nor paused: their tasks are gone."""
+    for number in numbers:
+        study_transitions.fail_without_task(session, number)
+    if session.record.config.reproducible:
+        study_transitions.judge_at_barrier(session, numbers)
