@@ -87,7 +87,7 @@ class ContainerRunner:
     def _out_of_memory(self, result: SegmentResult) -> SegmentResult:
         reason = f"out of memory: it needed more than {self._plan.resources.memory}"
         if self._next_memory is not None:
-            reason = f"{reason}; the next try gets {self._next_memory}"
+            reason = f"{reason}; the next attempt gets {self._next_memory}"
         return replace(
             result,
             outcome=Outcome.FAILED if self._next_memory is None else Outcome.PREEMPTED,

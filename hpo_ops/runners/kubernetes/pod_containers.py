@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from hpo_ops.config import Resources
 from hpo_ops.isolation.allowlist import VARIABLE as ALLOWED_CLASSES
-from hpo_ops.protocol import AGENT_DIRECTORY_VARIABLE, DIRECTORY_VARIABLE, SIDECAR_VARIABLE
+from hpo_ops.protocol import (
+    AGENT_DIRECTORY_VARIABLE,
+    DIRECTORY_VARIABLE,
+    SIDECAR_VARIABLE,
+    Workspace,
+)
 from hpo_ops.runners.kubernetes.pod_names import (
     AGENT,
     AGENT_TEMPORARY,
@@ -27,6 +33,8 @@ WORKSPACE = "/hpo"
 """Directory that all containers share."""
 AGENT_FOLDER = "/hpo-agent"
 """Directory that the training does not have: what it must not be able to change."""
+_INSIDE = Workspace(Path(WORKSPACE))
+"""The file names of the workspace, as the containers see them."""
 
 
 def _training_mounts(plan: SegmentPod) -> list[Spec]:
@@ -54,7 +62,7 @@ def training_container(plan: SegmentPod, shares: int) -> Spec:
         "name": TRAINING,
         "image": plan.image,
         # The agent brings the shell, so that the image needs none.
-        "command": [f"{WORKSPACE}/bin/busybox", "sh", f"{WORKSPACE}/bin/run.sh"],
+        "command": [f"{_INSIDE.tools}/busybox", "sh", f"{_INSIDE.tools}/run.sh"],
         "args": shlex.split(plan.command),
         "env": _variables(environment),
         "resources": _amounts(plan.resources, shares),
@@ -65,7 +73,7 @@ def training_container(plan: SegmentPod, shares: int) -> Spec:
         ],
     }
     if plan.code is not None:
-        container["workingDir"] = f"{WORKSPACE}/code"
+        container["workingDir"] = str(_INSIDE.code)
     return container
 
 
@@ -75,9 +83,9 @@ def packages_container(plan: SegmentPod) -> Spec:
     return {
         "name": PACKAGES,
         "image": plan.image,
-        "command": ["python", f"{WORKSPACE}/bin/package_install.py"],
+        "command": ["python", f"{_INSIDE.tools}/package_install.py"],
         "args": list(plan.packages),
-        "workingDir": f"{WORKSPACE}/code",
+        "workingDir": str(_INSIDE.code),
         "env": _variables(environment),
         "resources": _amounts(plan.resources.model_copy(update={"gpu": 0.0}), 1),
         "volumeMounts": _training_mounts(plan),

@@ -187,7 +187,7 @@ def test_a_training_that_runs_out_of_memory_fails_and_the_caller_tells(bench: Be
 def test_a_training_that_may_have_more_memory_is_tried_again(bench: Bench) -> None:
     result = bench.run("bytearray(500_000_000)", memory="64Mi", next_memory="1Gi")
     assert (result.outcome, result.cause) == (Outcome.PREEMPTED, Cause.OUT_OF_MEMORY)
-    assert result.reason == "out of memory: it needed more than 64Mi; the next try gets 1Gi"
+    assert result.reason == "out of memory: it needed more than 64Mi; the next attempt gets 1Gi"
 
 
 def test_the_container_of_a_task_that_died_is_removed_by_the_next_try(bench: Bench) -> None:
