@@ -1,4 +1,4 @@
-"""What every allocator keeps to. Its tests inherit this class and say how to make one."""
+"""The contract of allocators: the tests of each allocator inherit this class."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from hpo_ops.core import (
     Capacity,
     Goal,
     Member,
+    StaticAllocator,
     Study,
     TrialGroup,
     TrialState,
@@ -32,7 +33,7 @@ works = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 
 def group_of(work: list[int]) -> tuple[Study, TrialGroup]:
-    """Trials with so many steps to go, none of which runs."""
+    """A group of paused trials with these numbers of remaining steps."""
     study = Study(Goal(trials=99))
     for number, _ in enumerate(work):
         study.add()
@@ -47,7 +48,7 @@ def group_of(work: list[int]) -> tuple[Study, TrialGroup]:
 
 
 def apply(study: Study, allocation: Allocation) -> None:
-    """Makes the allocation true."""
+    """Starts the trials as the allocation says."""
     for number, placement in allocation.placed.items():
         study.start(number, width=placement.width, units=placement.units)
 
@@ -111,6 +112,24 @@ class AllocatorContract:
             }:
                 assert not changes.resized
                 assert not changes.paused
+
+    @each_class
+    @given(works, capacities)
+    def test_reports_change_nothing_for_a_static_allocator(
+        self, work: list[int], capacity: Capacity
+    ) -> None:
+        allocator = self.make()
+        if not isinstance(allocator, StaticAllocator):
+            return
+        study, group = group_of(work)
+        first = allocator.allocate(study, group, capacity, 0.0)
+        apply(study, first)
+        members = tuple(m for m in group.members if m.trial in first.placed)
+        for number in first.placed:
+            study.record(number, 2, number % 3, 5.0)
+        again = allocator.allocate(study, TrialGroup(members, "running"), capacity, 5.0)
+        if not first.queued:
+            assert again.placed == first.placed
 
     def test_a_new_trial_must_have_a_number(self) -> None:
         study = Study(Goal(trials=3))

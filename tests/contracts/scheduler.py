@@ -1,4 +1,4 @@
-"""What every scheduler keeps to. Its tests inherit this class and say how to make one."""
+"""The contract of schedulers: the tests of each scheduler inherit this class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpo_ops.schedulers import SCHEDULERS, create_scheduler, may_pause, why_roll
 
 
 class SteadyForecast:
-    """A forecast that is as sure of every score."""
+    """A forecast with the same probability for every score."""
 
     def __init__(self, chance: float) -> None:
         self.chance = chance
@@ -26,7 +26,7 @@ class SteadyForecast:
 
 
 class Live:
-    """A study that is driven by a scheduler with made-up curves, and remembers what it said."""
+    """A study with made-up curves under a scheduler, and the scheduler's answers."""
 
     def __init__(
         self, scheduler: Scheduler, *, trials: int = 12, slots: int = 3, seed: int = 0, **goal: Any
