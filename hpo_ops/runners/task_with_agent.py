@@ -67,7 +67,7 @@ class TaskWithAgent(TrialTask):
         assignment = assigned(turn)
         code = config_of(study).code
         folder = None if code is None else present_code(code)
-        self._runner = self.segment_runner(study, turn, folder)
+        runner = self._runner = self.segment_runner(study, turn, folder)
         with (
             tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as temporary,
             ThreadPoolExecutor(1, "hpo-code") as pool,
@@ -77,10 +77,10 @@ class TaskWithAgent(TrialTask):
             finished = run_segment(
                 assignment,
                 root=Path(temporary) / "hpo",
-                runner=self._runner,
+                runner=runner,
                 gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
                 checkpoints=open_checkpoints(study),
-                known=lambda: self._provenance(described),
+                known=lambda: runner.provenance().over(self._code_provenance(described)),
             )
         try:
             receipt = finished.receipt or gateway.finish_segment(
@@ -103,7 +103,7 @@ class TaskWithAgent(TrialTask):
             )
         return receipt.score
 
-    def _provenance(self, described: Future[Provenance]) -> Provenance:
+    def _code_provenance(self, described: Future[Provenance]) -> Provenance:
         try:
             return described.result()
         except (BadCodeError, OSError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hpo_ops.agent.termination import KILL_SECONDS, Termination
-from hpo_ops.protocol import Control, SegmentResult, Workspace
+from hpo_ops.protocol import Control, Provenance, SegmentResult, Workspace
 from hpo_ops.runners.log_tail import LogTail
 
 POLL_SECONDS = 0.05
@@ -40,6 +40,13 @@ class SegmentRunner(Protocol):
             workspace: The directory shared with the training.
             companion: Pumped while the training runs; judges how it ended.
             grace_seconds: Time to leave after a pause, a stop or `terminate`.
+        """
+        ...
+
+    def provenance(self) -> Provenance:
+        """What the training is made from besides its code, such as the digest of its image.
+
+        Called once the training has started.
         """
         ...
 

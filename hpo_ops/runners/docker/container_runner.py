@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpo_ops.agent.termination import KILL_SECONDS
-from hpo_ops.protocol import Cause, Outcome, SegmentResult, Workspace
+from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult, Workspace
 from hpo_ops.runners.docker.container_process import ContainerProcess
 from hpo_ops.runners.docker.container_spec import SegmentContainer, User, build_spec, trial_labels
-from hpo_ops.runners.docker.engine_api import DockerEngine
+from hpo_ops.runners.docker.engine_api import DockerEngine, DockerError
 from hpo_ops.runners.docker.gpu_assignment import free_gpus
 from hpo_ops.runners.training_loop import Companion, accompany
 
@@ -74,6 +74,14 @@ class ContainerRunner:
         # The agent leaves it to its caller to tell the gateway of an end by the platform.
         result = companion.finish(exit_code, was_terminated=True)
         return self._out_of_memory(result) if result.outcome is Outcome.PREEMPTED else result
+
+    def provenance(self) -> Provenance:
+        try:
+            digest = self._engine.image_digest(self._plan.image)
+        except DockerError as error:
+            logger.warning("the digest of the image is not recorded: %s", error)
+            return Provenance()
+        return Provenance(image_digest=digest)
 
     def terminate(self) -> None:
         self._is_cancelled.set()

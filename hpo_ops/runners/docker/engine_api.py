@@ -215,6 +215,16 @@ class DockerEngine:
             for item in found
         ]
 
+    def image_digest(self, image: str) -> str:
+        """The digest that an image's name stands for: its registry's, else the engine's own.
+
+        Raises:
+            NoSuchImageError: The engine does not have the image.
+        """
+        found = self._request("GET", f"/images/{image}/json", f"the image {image}")
+        names = [*(found.get("RepoDigests") or ()), found["Id"]]
+        return str(names[0]).rpartition("@")[2]
+
     def pull(self, image: str) -> None:
         """Gets an image from its registry, as an anonymous user.
 

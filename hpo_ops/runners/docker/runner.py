@@ -48,6 +48,12 @@ class DockerRunner:
                 "runner: docker, whose containers cannot share GPUs"
             )
 
+        if study.allocator is not None and study.allocator.max_share > 1 and study.resources.gpu:
+            raise ValueError(
+                f"allocator.max_share is {study.allocator.max_share}, but must be 1 with "
+                "resources.gpu and runner: docker, whose containers cannot share GPUs"
+            )
+
     def pool(self, study: StudyConfig) -> str:
         return study.resources.pool or (GPU_POOL if study.resources.gpu else self.name)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpo_ops.agent.termination import KILL_SECONDS
-from hpo_ops.protocol import DIRECTORY_VARIABLE, SegmentResult, Workspace
+from hpo_ops.protocol import DIRECTORY_VARIABLE, Provenance, SegmentResult, Workspace
 from hpo_ops.runners.local.child_process import Launch, NotStartedError, Process, start_cold
 from hpo_ops.runners.local.training_environment import training_environment
 from hpo_ops.runners.local.warm_starter import WarmStarter
@@ -77,6 +77,9 @@ class ProcessRunner:
             kill_seconds=self._kill_seconds,
         )
         return companion.finish(exit_code)
+
+    def provenance(self) -> Provenance:
+        return Provenance()
 
     def terminate(self) -> None:
         self._is_cancelled.set()

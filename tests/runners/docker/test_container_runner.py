@@ -121,6 +121,8 @@ def test_a_training_runs_as_nobody_with_its_code_and_without_a_network(bench: Be
         "0" * 16,
     ]
     assert bench.gateway.results[-1].outcome is Outcome.COMPLETED
+    assert bench.runner is not None
+    assert (bench.runner.provenance().image_digest or "").startswith("sha256:")
     assert bench.engine.list_containers({}) == []
 
 

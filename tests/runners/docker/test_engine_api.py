@@ -19,6 +19,7 @@ from hpo_ops.runners.docker.engine_api import (
     _payloads,
 )
 from tests.docker_engine import IMAGE
+from tests.runners.docker.image_registry import registry
 
 real = pytest.mark.e2e
 
@@ -151,3 +152,14 @@ def test_an_image_that_nobody_has_is_told_apart(engine: DockerEngine) -> None:
         engine.create({"Image": "localhost:1/none:1", "Cmd": ["x"]}, name="none")
     with pytest.raises(DockerError, match=r"image localhost:1/none.* connection refused"):
         engine.pull("localhost:1/none:1")
+
+
+@real
+def test_an_image_is_pulled_from_its_registry(engine: DockerEngine) -> None:
+    with registry() as (image, digest):
+        with pytest.raises(NoSuchImageError):
+            engine.image_digest(image)
+        engine.pull(image)
+        assert engine.image_digest(image) == digest
+        with pytest.raises(DockerError, match=r"the image .*/other:2.*404"):
+            engine.pull(image.replace("tiny:1", "other:2"))

@@ -32,6 +32,12 @@ class TestDocker(RunnerContract):
         with pytest.raises(StudyError, match=r"resources.gpu is 0.5, but must be an integer"):
             self.study(resources={"gpu": 0.5})
 
+    def test_an_allocator_may_not_share_gpus(self) -> None:
+        allocator = {"name": "uniform", "max_share": 2}
+        assert self.study(allocator=allocator).allocator is not None
+        with pytest.raises(StudyError, match=r"allocator.max_share is 2, but must be 1"):
+            self.study(allocator=allocator, resources={"gpu": 1})
+
     def test_a_worker_without_an_engine_refuses_the_study(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
