@@ -1,4 +1,4 @@
-"""The shapes of experiments."""
+"""Experiments: studies that are repeated with several seeds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat(Message):
-    """One of the studies of an experiment.
+    """One repeat of an experiment: a study with a seed of its own.
 
     Attributes:
-        number: Which repeat; 0 has the study's own seed.
-        state: The study's.
-        best: Its best value so far.
-        curve: The best value after each trial that has ended, in the order of their ends.
+        number: Number of the repeat; repeat 0 has the seed of the study file.
+        state: State of the study.
+        best: Best value of the study so far.
+        curve: Best value so far after each finished trial, in the order in which they finished.
     """
 
     number: int
@@ -29,12 +29,13 @@ class Repeat(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Message):
-    """The repeats of a study that have started.
+    """An experiment: the repeats of a study that have started.
 
     Attributes:
-        study: Their name.
-        run_id: The DAG run of the first, by which the experiment is known.
-        wanted: Repeats that there are to be.
+        study: Name of the study.
+        run_id: DAG run of repeat 0, which identifies the experiment.
+        wanted: Number of repeats that the experiment is to have.
+        repeats: The repeats that have started.
     """
 
     study: str
@@ -47,7 +48,7 @@ class Experiment(Message):
 
     @property
     def outcomes(self) -> dict[int, float]:
-        """The best value of each repeat that has ended with one."""
+        """The best value of each repeat that has ended and has one."""
         return {
             repeat.number: repeat.best
             for repeat in self.repeats
@@ -55,10 +56,10 @@ class Experiment(Message):
         }
 
     def run_of(self, number: int) -> str:
-        """The DAG run of a repeat."""
+        """The DAG run id of a repeat of this experiment."""
         return repeat_run(self.run_id, number)
 
 
 def repeat_run(run_id: str, number: int) -> str:
-    """The DAG run of a repeat of an experiment."""
+    """The DAG run id of a repeat, from that of repeat 0."""
     return run_id if number == 0 else f"{run_id}__repeat_{number}"

@@ -108,20 +108,33 @@ class GatewayClient:
         wait: float | None = None,
         task_group: str | None = None,
     ) -> NextAction:
+        """The next action of a trial's task.
+
+        Args:
+            dag_id: The task's DAG.
+            run_id: Its DAG run.
+            trial: The trial.
+            key: Idempotency key of the attempt: the same key gets the same segment again.
+            wait: Seconds that the gateway may hold the answer to the first trial in the queue.
+            task_group: The task group that is the study, if the DAG has several studies.
+        """
         where = {"dag_id": dag_id, "run_id": run_id, "task_group": task_group}
         return NextAction.from_dict(
             self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
         )
 
     def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Those trials, of which the tasks have ended, that the ledger has as running."""
         lost: list[int] = self.request("POST", f"/studies/{study_id}/lost", list(numbers))
         return lost
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
+        """Compares scores by XCom with the ledger, which absorbs those that it misses."""
         body = [score.to_dict() for score in scores]
         return AbsorbedScores.from_dict(self.request("POST", f"/studies/{study_id}/scores", body))
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
+        """Fails those trials, of which the tasks have ended, that still run in the ledger."""
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
         return lost
 

@@ -1,4 +1,4 @@
-"""The shapes of imports: trials that were run elsewhere."""
+"""Imports of trials that were run outside of the platform."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class PastTrial(Message):
-    """A completed trial.
+    """A completed trial of another platform.
 
     Attributes:
-        number: Its number where it was run.
-        params: Its parameters.
-        values: A value for each metric of the study; None for one that is no finite number.
-        curve: Its reports (step, value), where it has any.
+        number: Number of the trial there.
+        params: Its hyperparameters.
+        values: A value for each metric of the study; None for a value that is not finite.
+        curve: Its learning curve as (step, value), if it has one.
     """
 
     number: int
@@ -28,11 +28,11 @@ class PastTrial(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportRequest(Message):
-    """Trials that were run elsewhere, to be known as a run of a study.
+    """A request to store trials of another platform as a run of a study.
 
     Attributes:
-        config: The study whose space they are held against.
-        source: Where they come from, for people; nothing secret.
+        config: Configuration of the study, whose space the trials must fit.
+        source: Where the trials come from, for people; must not contain secrets.
         trials: The trials.
     """
 
@@ -43,13 +43,13 @@ class ImportRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Imported(Message):
-    """What became of them.
+    """The result of an import.
 
     Attributes:
-        study: The study that has them now.
-        run_id: Its run, by which a warm start can name it.
-        taken: How many were taken.
-        left_out: Trials that were not, by the reason.
+        study: Name of the study that has the trials.
+        run_id: Its run, which a warm start can name.
+        taken: Number of imported trials.
+        left_out: Numbers of the trials that were not imported, by reason.
     """
 
     study: str
@@ -59,7 +59,7 @@ class Imported(Message):
 
 
 def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> list[str]:
-    """A sentence for each reason for which trials were left out."""
+    """One line for each reason for which trials were not imported."""
     return [
         f"left out {len(numbers)} ({_some(numbers)}): {reason}"
         for reason, numbers in left_out.items()

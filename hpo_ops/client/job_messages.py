@@ -1,4 +1,4 @@
-"""The shapes of jobs."""
+"""Jobs: studies that are submitted over HTTP."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus(Message):
-    """How a job stands.
+    """The status of a job.
 
     Attributes:
-        job: Its name, and that of its study.
+        job: Name of the job and of its study.
         run_id: The DAG run that executes it.
-        state: ``queued`` until its study is there, then the study's; ``failed`` where its DAG
-            run has failed.
-        completion: Share of its iterations that have ended.
-        iterations: Iterations in all.
-        counts: Iterations by state.
-        notes: What the platform does otherwise than the job says.
+        state: ``queued`` until its study has started, then the state of the study; ``failed`` if
+            its DAG run has failed.
+        completion: Fraction of its iterations that are finished.
+        iterations: Total number of iterations.
+        counts: Number of iterations by state.
+        notes: Differences between what the job asks for and what the platform does.
     """
 
     job: str

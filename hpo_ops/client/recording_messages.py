@@ -1,4 +1,4 @@
-"""What a study left behind, as the gateway hands it out to be replayed."""
+"""Recordings of studies, for replays: their reports and segments."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPage(Message):
-    """Reports of a study in the order in which they came, a column each; empty at the end.
+    """A page of a study's reports in the order of their arrival, as columns of equal length.
+
+    The page after the last one is empty.
 
     Attributes:
-        ids: Ids that rise; the last one is where the next page goes on.
-        trials: Whose report it is.
-        steps: After which step.
-        values: The study's first metric.
-        seconds: Training time since the report before.
-        times: Seconds since the study started.
+        ids: Ids of the reports, ascending; the next page starts after the last one.
+        trials: Trial of each report.
+        steps: Step of each report.
+        values: Value of the objective.
+        seconds: Training time since the trial's previous report.
+        times: Time of arrival, in seconds since the study started.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -30,7 +32,13 @@ class ReportPage(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentSummary(Message):
-    """One run of a trial in one container; times are seconds since the study started."""
+    """A segment of a trial.
+
+    Attributes:
+        start: When it started, in seconds since the start of the study.
+        end: When it ended, in the same way; None while it runs.
+        units: Width of the trial during the segment.
+    """
 
     trial: int
     start: float

@@ -1,4 +1,4 @@
-"""Temporary credentials for the checkpoint store, as the gateway hands them to an agent."""
+"""Temporary credentials for the checkpoint store, which the gateway issues to agents."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSession(Message):
-    """Credentials that are good for one segment's part of the store, until they expire.
+    """Temporary credentials for one segment's part of the store.
 
     Attributes:
-        expires_at: ISO 8601, with a time zone.
+        expires_at: When they expire, in ISO 8601 with a time zone.
     """
 
     access_key_id: str = field(repr=False)
@@ -23,4 +23,5 @@ class StoreSession(Message):
 
     @property
     def expiry(self) -> datetime:
+        """When the credentials expire."""
         return datetime.fromisoformat(self.expires_at)

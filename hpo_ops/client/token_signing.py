@@ -31,7 +31,7 @@ _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class TokenKind(StrEnum):
-    """Who holds a token."""
+    """The holder of a token: a task, the triggerer, an agent or an operator's script."""
 
     TASK = "task"
     TRIGGERER = "triggerer"
@@ -40,7 +40,7 @@ class TokenKind(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a derived key signs."""
+    """The kind of tokens that a derived key signs."""
 
     TASKS = "tasks"
     SEGMENTS = "segments"
@@ -49,7 +49,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A secret with an id; the id stands in the header of each token that it signs.
+    """A secret with an id, which is in the header of each token that it signs.
 
     Attributes:
         id: Name of the key; empty for a secret that was configured without one.
@@ -60,7 +60,7 @@ class SigningKey:
     secret: str = field(repr=False)
 
     def derive(self, purpose: Purpose) -> SigningKey:
-        """The key for one purpose. It does not tell this key, nor those for other purposes."""
+        """The key for one purpose; neither this key nor other purposes' keys follow from it."""
         digest = hmac.new(self.secret.encode(), f"hpo-ops {purpose}".encode(), hashlib.sha256)
         return SigningKey(self.id, digest.hexdigest())
 
@@ -179,14 +179,14 @@ class TaskIdentity:
 
 
 def sign_task_token(key: SigningKey, task: TaskIdentity) -> str:
-    """A token for one task instance, good for the studies of its own DAG run."""
+    """A token for one task instance, valid for the studies of its own DAG run."""
     subject = f"{task.dag_id}/{task.run_id}/{task.task_id}/{task.map_index}"
     claims = {"dag": task.dag_id, "run": task.run_id}
     return key.sign(TokenKind.TASK, subject, TASK_TOKEN_TIME, **claims)
 
 
 def sign_triggerer_token(key: SigningKey) -> str:
-    """A token for the triggerer: it may ask whose wait is over, and renew leases."""
+    """A token for the triggerer: it may ask for waiters to wake, and extend leases."""
     return key.sign(TokenKind.TRIGGERER, "triggerer", TASK_TOKEN_TIME)
 
 

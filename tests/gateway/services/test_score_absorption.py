@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from hpo_ops.client import NextAction, NextActionKind, TrialResult, UnconfirmedEnd
+from hpo_ops.client import NextAction, NextActionKind, StudyRequest, TrialResult, UnconfirmedEnd
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
+from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.protocol import Outcome, ProtocolError, Report, SegmentResult
 from hpo_ops.runners.segment_with_agent import FinishedSegment
 from hpo_ops.runners.unconfirmed_score import unconfirmed_score
 from tests.gateway.services.test_study_service import start
+from tests.gateway.web import SECRET, agent, gateway
 from tests.studies import study_data
 
 PLAIN = {"scheduler": {"name": "default", "max_steps": 3}, "trials": 1, "parallelism": 1}
@@ -147,3 +150,19 @@ def test_a_value_that_is_no_finite_number_is_refused(value: float) -> None:
     data = {"trial": 0, "state": "completed", "reason": "", "value": value}
     with pytest.raises(ProtocolError, match="must be a finite number"):
         TrialResult.from_dict(data)
+
+
+def test_a_score_that_the_gateway_missed_arrives_over_http(web: TestClient) -> None:
+    tasks = gateway(web, issue_service_token(SECRET))
+    study = tasks.start_study(
+        StudyRequest(config=study_data(**PLAIN, flow="rolling"), dag_id="small", run_id="r")
+    )
+    turn = tasks.turn("small", "r", 0, key="a")
+    agent(web, turn).report([Report(step=1, metrics={"accuracy": 0.1})])
+    # Its end never arrives; the task has ended all the same, and its score is in XCom.
+    assert tasks.lost(study.id, [0]) == [0]
+    compared = tasks.absorb(study.id, [by_xcom(turn, reported=1)])
+    assert (compared.absorbed, compared.disagreements) == ([0], [])
+    best = tasks.best(study.id)
+    assert best is not None
+    assert (best.trial, best.value, best.step) == (0, 0.3, 3)
