@@ -38,7 +38,7 @@ def restore_checkpoint(
             assignment.trial,
             workspace.checkpoints,
             at_most=assignment.from_step,
-            place=assignment.restore_from,
+            first_folder=assignment.restore_from,
             saved=assignment.saved,
         )
         step = with_heartbeats(work, gateway)

@@ -111,7 +111,7 @@ class Checkpoints:
         target: Path,
         *,
         at_most: int | None = None,
-        place: str | None = None,
+        first_folder: str | None = None,
         saved: Sequence[SavedCheckpoint] | None = None,
     ) -> int | None:
         """Downloads the newest complete checkpoint into ``target/<step>``, the marker file last.
@@ -123,14 +123,14 @@ class Checkpoints:
             trial: The trial.
             target: The local folder of all checkpoints of the trial.
             at_most: Ignore checkpoints of later steps.
-            place: Folder in the store of another trial's checkpoints, which is searched first.
+            first_folder: A folder in the store, of another trial, whose checkpoints come first.
             saved: The checkpoints in the ledger, newest first: no others are restored. None, from
                 a gateway that does not send them, restores any complete checkpoint in the store.
 
         Returns:
             The restored step, or None if there is no checkpoint to restore.
         """
-        for checkpoint in self._found(trial, at_most, place) if saved is None else saved:
+        for checkpoint in self._found(trial, at_most, first_folder) if saved is None else saved:
             check_path(checkpoint.path)
             try:
                 if self._restore(checkpoint, target):
@@ -212,12 +212,12 @@ class Checkpoints:
         return sorted(doomed)
 
     def _found(
-        self, trial: int, at_most: int | None, place: str | None
+        self, trial: int, at_most: int | None, first_folder: str | None
     ) -> Iterator[SavedCheckpoint]:
-        """The checkpoints of a trial in the store, newest first; nobody has vouched for them."""
-        if place is not None:
-            check_path(place)
-        for folder in filter(None, (place, self._trial(trial))):
+        """Yields a trial's checkpoints in the store, newest first, known to the ledger or not."""
+        if first_folder is not None:
+            check_path(first_folder)
+        for folder in filter(None, (first_folder, self._trial(trial))):
             for step in self._steps(folder, at_most):
                 yield SavedCheckpoint(step=step, path=f"{folder}/{step}")
 

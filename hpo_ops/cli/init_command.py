@@ -54,7 +54,7 @@ trial.checkpointed(
 for step in trial.steps(total={steps}):  # continues after the newest checkpoint
     print("step", step, "with", trial.params)
     model["quality"] += (1.0 - model["quality"]) / 2  # your training of one epoch
-    trial.report(step, {report})  # saves; leaves here when asked to
+    trial.report(step, {report})  # saves; ends here if paused or stopped
 '''
 
 
@@ -156,7 +156,7 @@ def parse_param(text: str) -> tuple[str, dict[str, Any] | list[Any]]:
     )
 
 
-def _number(text: str, whole: str) -> int | float:
+def _number(text: str, option: str) -> int | float:
     try:
         return int(text)
     except ValueError:
@@ -164,7 +164,7 @@ def _number(text: str, whole: str) -> int | float:
     try:
         return float(text)
     except ValueError:
-        raise CommandError(f"--param is {whole!r}, but {text!r} is not a number") from None
+        raise CommandError(f"--param is {option!r}, but {text!r} is not a number") from None
 
 
 def write_files(folder: Path, answers: Answers, *, is_forced: bool) -> list[Path]:

@@ -117,11 +117,13 @@ def plan(
         units=1, start_seconds=start_seconds or 0.0, resume_seconds=start_seconds or 0.0
     )
     if given is not None:
-        whole = fill_unseen(given, unseen, last_step=full_length_steps(given), predictor=predictor)
-        made = list(_drawn(config, whole, draws=draws, seed=seed))
+        continued = fill_unseen(
+            given, unseen, last_step=full_length_steps(given), predictor=predictor
+        )
+        made = list(_drawn(config, continued, draws=draws, seed=seed))
         cluster = with_delays(given, cluster, start_seconds)
         notes = [*_notes_on(config, given), *unseen_note(given, unseen)]
-        notes += check_length(policies, whole)
+        notes += check_length(policies, continued)
     else:
         made = list(_synthetic(config, length, pace=step_seconds, draws=draws, seed=seed))
         notes = [*_warnings(length, step_seconds)]
@@ -152,12 +154,12 @@ def _usual_slots(config: StudyConfig) -> list[int]:
     return [config.parallelism, 2 * config.parallelism, 4 * config.parallelism]
 
 
-def _drawn(config: StudyConfig, whole: Traces, *, draws: int, seed: int) -> Iterator[Draw]:
+def _drawn(config: StudyConfig, continued: Traces, *, draws: int, seed: int) -> Iterator[Draw]:
     """Yields random draws, with repetition, of the study's number of trials from recorded ones."""
     target = config.objective.target
-    target = whole.settled_value() if target is None else target
+    target = continued.settled_value() if target is None else target
     for number in range(draws):
-        yield Draw(whole.resample(config.trials, derive_seed(seed, "draw", number)), target)
+        yield Draw(continued.resample(config.trials, derive_seed(seed, "draw", number)), target)
 
 
 def _synthetic(

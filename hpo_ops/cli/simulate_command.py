@@ -150,10 +150,10 @@ def simulate(
         machines_around(slots)  # fails now, not after the replays, if matplotlib is missing
     recorded = None if given.terms is None else given.terms.curves
     predictor = choose_predictor(curves, seed=seed, study_section=recorded)
-    whole = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
+    continued = fill_unseen(given, unseen, last_step=last_step, predictor=predictor)
     cluster = Cluster(units=slots, max_width=max_width or slots, max_share=max_share)
     setting = Setting(
-        traces=whole,
+        traces=continued,
         policies=policies,
         cluster=with_delays(given, cluster, start_seconds),
         target=choose_target(given, target),
@@ -163,7 +163,7 @@ def simulate(
     )
     notes = [
         *target_note(given, setting.target, target),
-        *check_length(policies, whole),
+        *check_length(policies, continued),
         *unseen_note(given, unseen),
         *cluster_note(setting.cluster),
     ]
@@ -179,7 +179,7 @@ def simulate(
         print_json({**_to_json(setting, outcomes), "notes": notes, "plots": drawn})
         return
     title = (
-        f"{given.name}: {len(whole.trials)} trials of up to {whole.max_steps} steps, "
+        f"{given.name}: {len(continued.trials)} trials of up to {continued.max_steps} steps, "
         f"{slots} slots, {orders} orders"
     )
     show(title, _table(setting, outcomes), [*notes, *(f"plot: {path}" for path in drawn)])

@@ -101,7 +101,7 @@ def whatif(
             )
     counts = parse_counts("--slots", slots) if slots else [terms.slots]
     predictor = choose_predictor(curves, seed=0, study_section=terms.curves)
-    whole = fill_unseen(traces, unseen, last_step=last_step, predictor=predictor)
+    continued = fill_unseen(traces, unseen, last_step=last_step, predictor=predictor)
     wanted = [("same policy, replayed", own, terms.slots)]
     wanted += [
         (name, policy, count)
@@ -113,8 +113,8 @@ def whatif(
     lines = []
     with value_errors_reported():
         for name, policy, count in track(wanted, total=len(wanted), what="replays"):
-            replay = _replay(whole, policy, count, predictor, cluster)
-            lines.append(Line(name, count, replay, reliance_of(whole, replay)))
+            replay = _replay(continued, policy, count, predictor, cluster)
+            lines.append(Line(name, count, replay, reliance_of(continued, replay)))
     notes = [*_notes(traces, terms, lines, unseen), *cluster_note(cluster)]
     if as_json:
         print_json({**_to_json(traces, terms, happened, lines), "notes": notes})
@@ -124,14 +124,14 @@ def whatif(
 
 
 def _replay(
-    whole: Traces, policy: Policy, slots: int, predictor: CurvePredictor, cluster: Cluster
+    continued: Traces, policy: Policy, slots: int, predictor: CurvePredictor, cluster: Cluster
 ) -> Replay:
-    terms, deadline = whole.terms, None
+    terms, deadline = continued.terms, None
     if terms is not None and terms.deadline_seconds is not None:
         # A study's clock starts before its first segment, a replay's clock with it.
-        deadline = max(terms.deadline_seconds - first_start(whole), 0.0)
+        deadline = max(terms.deadline_seconds - first_start(continued), 0.0)
     return replay_study(
-        whole,
+        continued,
         policy.scheduler,
         cluster=replace(cluster, units=slots, max_width=slots),
         allocator=policy.allocator,

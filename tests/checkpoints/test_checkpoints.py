@@ -176,11 +176,11 @@ def test_a_checkpoint_of_another_study_can_be_restored_and_be_the_best(
     other = Checkpoints(store, "team/other", uri="s3://models/hpo")
     saved = other.upload(7, 10, write(tmp_path / "a", {"model.pt": b"ten"}))
     place = "team/other/trials/7"
-    assert checkpoints.restore(0, tmp_path / "new", at_most=9, place=place) is None
-    assert checkpoints.restore(0, tmp_path / "new", at_most=10, place=place) == 10
+    assert checkpoints.restore(0, tmp_path / "new", at_most=9, first_folder=place) is None
+    assert checkpoints.restore(0, tmp_path / "new", at_most=10, first_folder=place) == 10
     assert (tmp_path / "new" / "10" / "model.pt").read_bytes() == b"ten"
     with pytest.raises(ValueError, match="must stay inside"):
-        checkpoints.restore(0, tmp_path / "new", place="../elsewhere")
+        checkpoints.restore(0, tmp_path / "new", first_folder="../elsewhere")
 
     checkpoints.copy_to_best(0, 10, uri=saved.uri)
     assert checkpoints.best() == other.manifest(7, 10)

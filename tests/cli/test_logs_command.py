@@ -14,7 +14,13 @@ import hpo_ops.cli.logs_command
 from hpo_ops.checkpoints import LogRef, Logs, open_store
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import Address
-from hpo_ops.cli.logs_command import LogContainer, StoredLogs, TaskLogs, show_logs
+from hpo_ops.cli.logs_command import (
+    LogContainer,
+    StoredLogs,
+    TaskLogs,
+    _trial_number,
+    show_logs,
+)
 from tests.cli.test_study_tables import progress
 
 
@@ -170,3 +176,28 @@ def test_a_log_cannot_command_the_terminal(printed: str, seen: str) -> None:
     airflow = FakeAirflow()
     airflow.logs = {(0, 1): [line(1, printed)]}
     assert shown(FakeSession(airflow), is_followed=False) == f"[trial 2] {seen}\n"
+
+
+@pytest.mark.parametrize(
+    ("task_id", "label", "number"),
+    [
+        ("trial", "3", 3),
+        ("trial", "12: lr=0.1 width=4", 12),
+        ("round_00.trial", "0: lr=0.1", 0),
+        ("round_00.trial", None, None),
+        ("round_00.trial", "", None),
+        ("round_00.trial", "lr=0.1", None),
+        ("round_00.sample", "3: x", None),
+        ("trial.collect", "3: x", None),
+        ("trial", "-1: x", None),
+    ],
+)
+def test_a_task_instance_names_its_trial_in_its_label(
+    task_id: str, label: str | None, number: int | None
+) -> None:
+    assert _trial_number({"task_id": task_id, "rendered_map_index": label}) == number
+
+
+def test_the_log_of_a_fold_is_that_of_its_trial() -> None:
+    instance = {"task_id": "trial", "rendered_map_index": "3 fold 2/5: lr=0.01 → 0.93"}
+    assert _trial_number(instance) == 3

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpo_ops.cli.logs_command import _trial_number
 from hpo_ops.cli.show_command import folds_table, segments_table, trial_lines
 from hpo_ops.cli.study_tables import (
     best_lines,
@@ -136,26 +135,6 @@ def test_tables_show_every_study_and_trial() -> None:
     assert "rank 9 of 9 at step 3" in printed(trials_table([trial], "accuracy"))
 
 
-@pytest.mark.parametrize(
-    ("task_id", "label", "number"),
-    [
-        ("trial", "3", 3),
-        ("trial", "12: lr=0.1 width=4", 12),
-        ("round_00.trial", "0: lr=0.1", 0),
-        ("round_00.trial", None, None),
-        ("round_00.trial", "", None),
-        ("round_00.trial", "lr=0.1", None),
-        ("round_00.sample", "3: x", None),
-        ("trial.collect", "3: x", None),
-        ("trial", "-1: x", None),
-    ],
-)
-def test_a_task_instance_names_its_trial_in_its_label(
-    task_id: str, label: str | None, number: int | None
-) -> None:
-    assert _trial_number({"task_id": task_id, "rendered_map_index": label}) == number
-
-
 def test_what_was_served_from_the_cache_is_said() -> None:
     served = Served(study="other/run", trial=7, step=2)
     line = progress_line(progress({"completed": 3}, served=2))
@@ -253,8 +232,3 @@ def test_the_best_of_a_study_with_folds_says_whose_checkpoint_it_is() -> None:
     assert line.endswith(
         "training the best configuration on all data · best accuracy 0.73 ± 0.01 (trial 3)"
     )
-
-
-def test_the_log_of_a_fold_is_that_of_its_trial() -> None:
-    instance = {"task_id": "trial", "rendered_map_index": "3 fold 2/5: lr=0.01 → 0.93"}
-    assert _trial_number(instance) == 3
