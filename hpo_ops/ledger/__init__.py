@@ -1,4 +1,8 @@
-"""The ledger: SQL that knows everything that happened, and gives it out by leases and views."""
+"""The ledger: the database that records everything that happens in studies.
+
+Only this package speaks SQL. `Ledger.study` opens a transaction on one study for commands; the
+other modules answer queries and hand out leases of pools.
+"""
 
 from hpo_ops.ledger.ledger import Ledger, LedgerConnection, UnknownStudyError
 from hpo_ops.ledger.policy_view import EventKind

@@ -1,4 +1,8 @@
-"""Leases: the ledger's word that a trial holds some of a pool's capacity, until it expires."""
+"""Leases: records that a segment holds units of a pool until a given time.
+
+Heartbeats extend a lease. An expired lease is deleted when another segment asks for units of the
+pool. Every function works within the caller's transaction.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,15 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.ledger.schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
-"""How long a lease lasts when nobody renews it."""
+"""How long a lease lasts without a heartbeat."""
 STARTING = ("running", "retraining")
-"""States of studies that start segments."""
+"""States of studies that start segments and may be queued for units."""
 UNKNOWN = 1_000_000.0
-"""Capacity of a pool of which nobody knows how much it has."""
+"""Capacity of a pool whose capacity is not known: the cluster queues what does not fit."""
 
 
 def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
-    """Says how much a pool has, and that nobody else is to say otherwise."""
+    """Sets the capacity of a pool. Measurements by `find_capacity` do not change it any more."""
     fixed = {"capacity": capacity, "is_fixed": True}
     connection.execute(
         upsert(pools)
@@ -31,13 +35,13 @@ def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
 
 
 def find_capacity(connection: Connection, pool: str, capacity: float | None) -> None:
-    """Says how much a pool was found to have, unless it was set.
+    """Records the measured capacity of a pool, unless a person has set it.
 
     Args:
         connection: A transaction.
         pool: The pool's name.
-        capacity: What its nodes have; None where they cannot be seen, so that the cluster itself
-            has to queue what does not fit.
+        capacity: Units that its nodes have; None if they cannot be listed. The cluster itself then
+            queues what does not fit.
     """
     found = upsert(pools).values(
         name=pool, capacity=UNKNOWN if capacity is None else capacity, is_fixed=False
@@ -55,10 +59,10 @@ def find_capacity(connection: Connection, pool: str, capacity: float | None) -> 
 
 
 def why_never(connection: Connection, pool: str, amount: float) -> str | None:
-    """Why a pool will never have so much to give; None where it may."""
+    """Why a pool can never lease an amount; None if it may be able to."""
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is not None and row.is_fixed and amount > row.capacity + 1e-9:
-        return f"it needs {amount:g} of the pool {pool}, which has {row.capacity:g}"
+        return f"a trial needs {amount:g} units of the pool {pool}, which has {row.capacity:g}"
     return None
 
 
@@ -72,18 +76,19 @@ def take(
     segment_id: str,
     at_most: int,
 ) -> str | None:
-    """Takes some of a pool for a segment, or says why not.
+    """Takes a lease for a segment, or says why there is none to be had.
 
-    The pool's row is locked, so that what is leased never exceeds what there is.
+    The pool's row is locked until the commit, so that leases never exceed its capacity. A study
+    that holds leases stands back for a study that is queued and holds fewer.
 
     Args:
         connection: A transaction.
         pool: The pool's name.
         amount: Units, or a fraction of one.
-        study_id: The study that asks.
-        trial: The trial that asks.
-        segment_id: The segment that will hold it.
-        at_most: Segments that the study may have at the same time.
+        study_id: The segment's study.
+        trial: The segment's trial.
+        segment_id: The segment.
+        at_most: Slots of the study: leases that it may hold at the same time.
 
     Returns:
         None where the lease was taken, else the reason why it was not.
@@ -96,11 +101,13 @@ def take(
     capacity = row.capacity
     held, mine = _held(connection, pool, study_id)
     if mine >= at_most:
-        return f"{mine} of {at_most} trials of the study run"
+        return f"{mine} of the study's {at_most} slots are in use"
     if mine and (other := _needier(connection, pool, study_id, mine)):
-        return f"study {other} waits for the pool {pool} and has less of it"
+        return f"study {other} is queued for the pool {pool} and holds fewer leases: it goes first"
     if held + amount > capacity + 1e-9 and not _is_alone(row, held):
-        return f"{held:g} of {capacity:g} in the pool {pool} are taken"
+        return (
+            f"{held:g} of {capacity:g} units of the pool {pool} are leased, and {amount:g} needed"
+        )
     connection.execute(
         leases.insert().values(
             segment_id=segment_id,
@@ -116,11 +123,11 @@ def take(
 
 @dataclass(frozen=True)
 class Room:
-    """What a study may have of a pool.
+    """The units of a pool that a study may hold.
 
     Attributes:
-        amount: All that it may hold; None where nobody knows what the pool has.
-        free: What of the pool nobody holds.
+        amount: All units that it may hold; None if the capacity of the pool is not known.
+        free: Units of the pool that are not leased.
     """
 
     amount: float | None
@@ -128,9 +135,9 @@ class Room:
 
 
 def room(connection: Connection, *, pool: str, study_id: int) -> Room:
-    """What a study may hold of a pool: what others neither hold nor wait for.
+    """The units that a study may hold: those that other studies neither hold nor are queued for.
 
-    It is never less than an even share among the studies that have a part in the pool, as far as
+    It may always hold an even share among the studies that use the pool, as far as the leases of
     the others leave it.
     """
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
@@ -170,31 +177,31 @@ def _queued_amounts(connection: Connection, pool: str, study_id: int) -> dict[in
 def count_free(
     connection: Connection, *, pool: str, study_id: int, at_most: int, amount: float = 1.0
 ) -> int:
-    """How many segments of a study could take so much of a pool now."""
+    """How many segments of a study could take a lease of an amount now."""
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is None:
         return 0
     held, mine = _held(connection, pool, study_id)
-    places = int((row.capacity - held) / amount + 1e-9)
+    fitting = int((row.capacity - held) / amount + 1e-9)
     if _is_alone(row, held):
-        places = max(places, 1)
-    return max(min(places, at_most - mine), 0)
+        fitting = max(fitting, 1)
+    return max(min(fitting, at_most - mine), 0)
 
 
 def _is_alone(row: Row[Any], held: float) -> bool:
-    """Whether all of a pool is free whose capacity was found, not set.
+    """Whether a pool with a measured capacity has no lease.
 
-    Who asks for more than that is let through: nodes may be added for it.
+    A segment that needs more than such a pool has gets its lease: the cluster may add nodes.
     """
     return held == 0 and not row.is_fixed
 
 
 QUEUED_TIME = timedelta(seconds=15)
-"""How long a trial that asked for a place counts as waiting for it."""
+"""How long a trial counts as queued after it asked for a lease in vain."""
 
 
 def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str | None:
-    """The name of another study that waits for the pool and holds less of it, if there is one."""
+    """The name of a study that is queued for the pool and holds fewer leases; None without."""
     holds = (
         select(func.count())
         .where(leases.c.study_id == trials.c.study_id, leases.c.pool == pool)
@@ -215,7 +222,7 @@ def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str
 
 
 def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> None:
-    """Says that trials wait for a place, so that others leave them their share."""
+    """Records that trials are queued, so that other studies leave them their share."""
     connection.execute(
         update(trials)
         .where(trials.c.study_id == study_id, trials.c.number.in_(numbers))
@@ -224,7 +231,7 @@ def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]
 
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
-    """What is leased of a pool, and by how many segments of the study."""
+    """The units of a pool that are leased, and the number of leases of the study."""
     has_expired = leases.c.expires_at < func.now()
     sums = select(
         func.coalesce(func.sum(leases.c.amount), 0.0),
@@ -233,7 +240,7 @@ def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]
     ).where(leases.c.pool == pool)
     held, mine, expired = connection.execute(sums).one()
     if expired:
-        # One that its holder renews or gives back now still counts: nobody waits for it.
+        # A lease that is being renewed or released right now is locked and still counts.
         gone = select(leases.c.segment_id).where(leases.c.pool == pool, has_expired)
         connection.execute(
             delete(leases).where(leases.c.segment_id.in_(gone.with_for_update(skip_locked=True)))
@@ -243,7 +250,7 @@ def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]
 
 
 def renew(connection: Connection, segment_id: str) -> bool:
-    """Keeps a lease for another while; False where it is gone."""
+    """Extends a lease by `LEASE_TIME`; False if it has expired and was deleted."""
     renewed = connection.execute(
         update(leases)
         .where(leases.c.segment_id == segment_id)

@@ -1,4 +1,4 @@
-"""The ledger: the database that knows everything that happened."""
+"""The ledger's entry point: opens the database, finds studies, and opens transactions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_VIEWS = 64
 
 
 class UnknownStudyError(LookupError):
-    """There is no such study, or none that whoever asks may see."""
+    """The study does not exist, or the caller may not see it."""
 
     @classmethod
     def of_id(cls, study_id: int) -> Self:
@@ -61,7 +61,11 @@ class UnknownStudyError(LookupError):
 
 
 class Ledger:
-    """Studies in PostgreSQL. Decisions of one study are serialised by a lock on its row."""
+    """The studies in a PostgreSQL database. May be used from many threads and processes.
+
+    Every method is one transaction of its own. Commands on one study go through `study`, which
+    locks the study's row, so that decisions of one study are made one after the other.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -76,7 +80,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str) -> Ledger:
-        """The ledger at an SQLAlchemy address; its schema is brought up to date."""
+        """Opens the ledger at an SQLAlchemy URL and migrates its schema to the newest version."""
         engine = create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
         migrate(engine)
         return cls(engine)
@@ -107,19 +111,19 @@ class Ledger:
         experiment: str | None = None,
         repeat: int = 0,
     ) -> StudyRecord:
-        """Enters a study; one that is there already stays as it is.
+        """Records a new study; the study of a DAG run that has one already stays as it is.
 
         Args:
             config: The study.
             identity: Its DAG, DAG run and task group.
             owner: The person who triggered the DAG run, where a person did.
-            share: DAGs with which it shares what it has learned.
-            capacity: What its pool was found to have, where someone looked.
-            origin: What its trials are made from, as far as is known.
+            share: DAGs with which it shares its trials.
+            capacity: The measured capacity of its pool; None if it was not measured.
+            origin: Provenance of its trials, as far as is known.
             archive: Name of its packed code in the store.
-            packages: What pip installs for the code.
-            experiment: The DAG run of the first repeat, where it is one of several.
-            repeat: Which of them it is.
+            packages: Packages that pip installs for the code.
+            experiment: The DAG run of the first repeat, if the study is one of several.
+            repeat: Number of the repeat.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -155,7 +159,7 @@ class Ledger:
     def named(
         self, name: str, *, dag_id: str | None = None, run_id: str | None = None
     ) -> Iterator[StudyRecord]:
-        """The studies of a name, newest first; names are not unique, identities are.
+        """The studies of a name, newest first. Names are not unique; identities are.
 
         Args:
             name: The name.

@@ -1,4 +1,4 @@
-"""A study's view, folded from the ledger: what happened, in the order in which it did."""
+"""The view of a study that policies decide on, folded from its events and reports in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpo_ops.ledger.schema import events, forecasts, reports
 
 
 class EventKind(StrEnum):
-    """What can happen in a study."""
+    """Kinds of events in the history of a study."""
 
     STUDY_STARTED = "study started"
     STUDY_CHANGED = "study changed"
@@ -41,7 +41,11 @@ class EventKind(StrEnum):
 
 
 class LiveView:
-    """The view of one live study and how far it has been folded."""
+    """The view of one live study, kept in memory between transactions.
+
+    Only the holder of the study's lock may use it. It remembers the last event and report that it
+    has folded, so that a refresh reads only what is new.
+    """
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
@@ -52,7 +56,7 @@ class LiveView:
         """When the newest segments began, of trials that have not reported in them."""
 
     def refresh(self, connection: Connection, study_id: int) -> None:
-        """Folds what happened since the last time. The caller holds the study's lock."""
+        """Folds events and reports since the last refresh. The caller holds the study's lock."""
         after = self._last
         happened = connection.execute(
             select(events.c.id, events.c.kind, events.c.trial, events.c.data, events.c.at)
@@ -86,7 +90,7 @@ class LiveView:
         self._read_forecasts(connection, study_id, new_forecasts)
 
     def _time_start(self, report: Row[Any]) -> None:
-        """How long a segment took to its first step, which has just been reported."""
+        """Records how long a segment took to start, at its first report."""
         if (began := self._started.pop(report.trial, None)) is not None:
             taken = (report.at - began).total_seconds() - report.seconds
             self.study.trials[report.trial].startup_seconds = max(taken, 0.0)
@@ -94,7 +98,7 @@ class LiveView:
     def _read_forecasts(
         self, connection: Connection, study_id: int, new_forecasts: set[int]
     ) -> None:
-        """Only the newest forecast of a trial is kept, and none is read of one that has ended."""
+        """Reads the newest forecasts of trials that have not finished."""
         trials = self.study.trials
         active = [number for number in new_forecasts if not trials[number].state.is_finished]
         if not active:
@@ -109,7 +113,7 @@ class LiveView:
 
 
 def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
-    """A forecast from the wire; None where the fit gave none.
+    """A forecast from plain data; None if the fit failed.
 
     Raises:
         ValueError: It does not have the shape of a forecast.

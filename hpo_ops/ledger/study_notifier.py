@@ -1,4 +1,4 @@
-"""Word of what happened in a study, for those who wait for it in the same process."""
+"""Notifications within a process: wakes requests that wait for a change of a study."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 
 class StudyNotifier:
-    """Wakes coroutines that wait for news of a study; told from any thread.
+    """Wakes coroutines that wait for a change of a study. `tell` may be called from any thread.
 
-    Another process may have news too: who waits does so for a limited time, and then looks.
+    Changes that another process commits are not notified: a coroutine must wait for a limited
+    time only and then read the ledger.
     """
 
     def __init__(self) -> None:
@@ -20,7 +21,7 @@ class StudyNotifier:
 
     @contextmanager
     def expected(self, study_id: int) -> Iterator[asyncio.Event]:
-        """An event that is set at the next news of a study."""
+        """An event that is set at the next notification about a study."""
         entry = asyncio.get_running_loop(), asyncio.Event()
         self._waiting[study_id].append(entry)
         try:
@@ -31,6 +32,6 @@ class StudyNotifier:
                 del self._waiting[study_id]
 
     def tell(self, study_id: int) -> None:
-        """Something happened in a study."""
+        """Notifies all coroutines that wait for a change of a study."""
         for loop, event in tuple(self._waiting.get(study_id, ())):
             loop.call_soon_threadsafe(event.set)

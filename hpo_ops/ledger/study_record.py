@@ -1,4 +1,4 @@
-"""A study's row in the ledger."""
+"""A study in the ledger: its identity, state and configuration as a frozen record."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hpo_ops.protocol import Provenance
 
 
 class StudyState(StrEnum):
-    """Where a study is in its life.
+    """The state of a study.
 
-    ``STOPPING`` starts nothing new and saves what runs. ``RETRAINING`` comes after that in a study
-    with folds that wants it: its search is over, and its best trial is trained on all data.
+    A ``STOPPING`` study starts no segment, and its running trials are told to stop. A study with
+    folds may be ``RETRAINING`` after that: its best parameters are trained on all data.
     """
 
     RUNNING = "running"
@@ -31,12 +31,12 @@ class StudyState(StrEnum):
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study's row.
+    """A study, as it was when it was read.
 
     Attributes:
         key: The study's name in Optuna and in the checkpoint store.
         owner: The person who triggered its DAG run; None where nobody did, as for a schedule.
-        share: DAGs with which it shares what it has learned.
+        share: DAGs with which it shares its trials.
     """
 
     id: int

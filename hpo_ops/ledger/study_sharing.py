@@ -1,7 +1,7 @@
-"""Which studies may use what another one has learned: its trials, its scores, its checkpoints.
+"""Which studies may use the trials, scores and checkpoints of each other.
 
-Within a DAG that is one study all runs share: who may act on the DAG may read each of them. A
-generic DAG has studies of many people, so there the person who triggered a study counts. Studies
+All runs of a DAG of one study share: everybody with rights on the DAG may read each of them. A
+generic DAG has studies of many people, so there only studies of the same person share. Studies
 of two DAGs share if the same person triggered both, or if each of them names the other's DAG
 under ``share``: one side alone could pry into the other, or feed it false scores.
 """
@@ -22,7 +22,7 @@ EVERYONE = "*"
 
 
 class Sharer(Protocol):
-    """What of a study decides with whom it shares."""
+    """The attributes of a study by which it is decided with which studies it shares."""
 
     @property
     def dag_id(self) -> str:

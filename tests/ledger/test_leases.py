@@ -71,7 +71,10 @@ def test_what_is_full_is_refused_with_numbers(ledger: Ledger, study_id: int) -> 
     with ledger.engine.begin() as connection:
         assert take_one(connection, study_id) is None
         assert take_one(connection, study_id) is None
-        assert take_one(connection, study_id) == "2 of 2 in the pool gpu are taken"
+        assert (
+            take_one(connection, study_id)
+            == "2 of 2 units of the pool gpu are leased, and 1 needed"
+        )
         assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
 
 
@@ -85,15 +88,20 @@ def test_a_pool_that_was_found_lets_more_than_it_has_through_alone(
         assert take_one(connection, study_id, pool="big", amount=3) is None
         assert count_free(connection, pool="big", study_id=study_id, at_most=9, amount=3) == 0
         refusal = take_one(connection, study_id, pool="big", amount=3)
-        assert refusal == "3 of 2 in the pool big are taken"
+        assert refusal == "3 of 2 units of the pool big are leased, and 3 needed"
 
 
 def test_a_pool_that_was_set_says_what_it_will_never_have(ledger: Ledger, study_id: int) -> None:
     with ledger.engine.begin() as connection:
         find_capacity(connection, "gpu", 100)  # what was set before counts
         assert why_never(connection, "gpu", 2) is None
-        assert why_never(connection, "gpu", 3) == "it needs 3 of the pool gpu, which has 2"
-        assert take_one(connection, study_id, amount=3) == "0 of 2 in the pool gpu are taken"
+        assert (
+            why_never(connection, "gpu", 3) == "a trial needs 3 units of the pool gpu, which has 2"
+        )
+        assert (
+            take_one(connection, study_id, amount=3)
+            == "0 of 2 units of the pool gpu are leased, and 3 needed"
+        )
         assert count_free(connection, pool="gpu", study_id=study_id, at_most=9, amount=0.5) == 4
 
 
@@ -112,7 +120,7 @@ def test_a_study_takes_no_more_than_its_parallelism(ledger: Ledger, study_id: in
         assert take_one(connection, study_id, at_most=1) is None
         assert count_free(connection, pool="gpu", study_id=study_id, at_most=1) == 0
         refusal = take_one(connection, study_id, at_most=1)
-        assert refusal == "1 of 1 trials of the study run"
+        assert refusal == "1 of the study's 1 slots are in use"
         assert take_one(connection, other, at_most=1) is None
         assert count_free(connection, pool="gpu", study_id=other, at_most=4) == 3
 
@@ -160,7 +168,10 @@ def test_less_capacity_takes_nothing_away_but_gives_nothing_new(
         set_capacity(connection, "gpu", 1)
         assert count_free(connection, pool="gpu", study_id=study_id, at_most=9) == 0
         give_back(connection, "a")
-        assert take_one(connection, study_id) == "1 of 1 in the pool gpu are taken"
+        assert (
+            take_one(connection, study_id)
+            == "1 of 1 units of the pool gpu are leased, and 1 needed"
+        )
 
 
 def test_many_takers_at_once_never_exceed_the_capacity(ledger: Ledger, study_id: int) -> None:
@@ -207,7 +218,10 @@ def test_a_taker_does_not_wait_for_a_lease_that_is_just_given_back(
         with ledger.engine.begin() as taker:
             taker.execute(text("SET LOCAL lock_timeout = '2s'"))
             assert take_one(taker, study_id) is None
-            assert take_one(taker, study_id) == "2 of 2 in the pool gpu are taken"
+            assert (
+                take_one(taker, study_id)
+                == "2 of 2 units of the pool gpu are leased, and 1 needed"
+            )
         assert take_one(holder, study_id) is None
 
 

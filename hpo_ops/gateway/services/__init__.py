@@ -1,1 +1,1 @@
-"""What the gateway does to studies: one module a service, each call one transaction."""
+"""The gateway's services: commands on studies, trials and segments. Each call may be repeated."""

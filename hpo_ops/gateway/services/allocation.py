@@ -1,4 +1,4 @@
-"""How much each trial of a live study gets: its allocator, asked whenever something changed."""
+"""Widths of the trials of a live study: the allocator's decisions, carried out on the ledger."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ONE = Fraction(1)
 
 
 def width_for(session: StudyTransaction, number: int) -> tuple[Fraction, str | None]:
-    """What the next segment of a trial gets, and why it has to wait if it gets nothing."""
+    """The width of a trial's next segment, and the reason to wait where it gets no units."""
     if session.record.config.allocator is None:
         return ONE, None
     allocation = _allocate(session, _units(session))
     placement = allocation.placed.get(number)
     if placement is None:
-        return Fraction(0), f"nothing is left for it: {allocation.reason}"
+        return Fraction(0), f"no units are left for the trial: {allocation.reason}"
     return placement.width, None
 
 
 def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
-    """Those of the trials that have a place and whose next segment fits into the pool now."""
+    """The trials, of some that have a slot, whose next segment could take its lease now."""
     config = session.record.config
     if config.allocator is None:
         return list(numbers[: session.leases.count_free()])
@@ -46,10 +46,10 @@ def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
 
 
 def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
-    """Whether a running trial is to save and start again with other resources, and why.
+    """The request to a running trial to save and start again with another width, if any.
 
-    Only what differs is touched: a trial that keeps its width runs on. One that has saved nothing
-    yet is not widened, since it would begin anew.
+    A trial that keeps its width runs on. A trial without a checkpoint is not widened, since it
+    would train its steps again.
     """
     config, number = session.record.config, segment.trial
     if config.allocator is None:
@@ -61,7 +61,7 @@ def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
     changes = changes_of(session.view, allocation)
     trial = session.view.trials[number]
     if number in changes.paused:
-        decision = Decision(Action.RESIZE, f"nothing is left for it: {allocation.reason}")
+        decision = Decision(Action.RESIZE, f"no units are left for the trial: {allocation.reason}")
     elif number in changes.resized:
         width = allocation.placed[number].width
         if width > trial.width and not trial.checkpoint_step:
@@ -77,13 +77,13 @@ def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
 
 
 def _is_unsettled(session: StudyTransaction, units: int) -> bool:
-    """Whether units are idle, or too many are held, or a trial that has a place waits."""
+    """Whether units are idle, too many are held, or a trial with a slot has no units."""
     widths = [trial.width for trial in session.view.in_state(TrialState.RUNNING).values()]
     return sum(widths) != units or not all(widths)
 
 
 def _units(session: StudyTransaction) -> int:
-    """Whole units that the study may have now; a place each where nobody knows the capacity."""
+    """Units that the study may hold now; one a slot if the capacity of the pool is not known."""
     config = session.record.config
     room = session.leases.room()
     if room.amount is None:
@@ -92,7 +92,7 @@ def _units(session: StudyTransaction) -> int:
 
 
 def _allocate(session: StudyTransaction, units: int) -> Allocation:
-    """Asks the allocator about every trial that has a place."""
+    """Asks the allocator about every trial that has a slot."""
     config, view = session.record.config, session.view
     allocator = config.create_allocator()
     if allocator is None:
@@ -103,10 +103,10 @@ def _allocate(session: StudyTransaction, units: int) -> Allocation:
         Member(
             trial=number,
             until_step=rows[number].until_step,
-            reason="it has a place",
+            reason="the trial has a slot",
             group=view.trials[number].group,
         )
         for number in numbers
     )
-    group = TrialGroup(members, "what runs and what is to run")
+    group = TrialGroup(members, "all trials that have a slot")
     return allocator.allocate(view, group, capacity_of(config, units), session.now)

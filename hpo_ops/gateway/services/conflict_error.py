@@ -1,5 +1,5 @@
-"""The error of a request for something that is somebody's, or something else's, already."""
+"""The error of a request for a name, key or DAG run that is in use already."""
 
 
 class ConflictError(ValueError):
-    """The name, key or DAG run is taken by something else."""
+    """The name, key or DAG run belongs to another study, job or person."""

@@ -1,4 +1,4 @@
-"""The folds of a trial in a live study: one that ends may end the others."""
+"""Early end of a trial with folds: when a fold fails, or the mean of the folds is worse."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _VERBS = {TrialState.FAILED: "failed", TrialState.PRUNED: "was pruned"}
 
 
 def judge(session: StudyTransaction, number: int) -> None:
-    """Ends a trial's other folds where one of its folds has failed, or the trial is worse.
+    """Ends the other folds of a trial if one fold failed or was pruned, or the trial is worse.
 
-    Folds that have not begun end without being trained; what runs is told to stop.
+    Folds that have not begun are pruned without being trained; running ones are told to stop.
     """
     config = session.record.config
     if config.folds is None or session.view.trials[number].is_retraining:
@@ -43,7 +43,7 @@ def _reason_to_end(session: StudyTransaction, trial: int) -> str | None:
 
 
 def _end(session: StudyTransaction, trial: int, reason: str) -> None:
-    """Prunes what is left of a trial."""
+    """Prunes the folds of a trial that have not finished."""
     count = session.record.config.fold_count
     numbers = range(trial * count, (trial + 1) * count)
     rows = session.trials.select(numbers)

@@ -1,4 +1,4 @@
-"""Copies of trials (population-based training): their parameters, and where they start from."""
+"""Copies of trials in population-based training: their parameters and first checkpoint."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hpo_ops.ledger.rows import TrialRow
 
 
 def add_trial(session: StudyTransaction, member: Member) -> int:
-    """Reserves a new trial; a copy of another one with parameters that the space allows."""
+    """Reserves a new trial. The parameters of a copy are clipped to the search space."""
     space = session.record.config.space
     params = None if member.params is None else clip_params(space, member.params)
     return session.add_trial(parent=member.parent, requested_params=params)
 
 
 def restore_from(session: StudyTransaction, row: TrialRow, step: int) -> str | None:
-    """Where in the store the checkpoint of a copy's parent is, until the copy has its own."""
+    """The folder in the store of the parent's checkpoints, until a copy has its own."""
     if row.parent is None or step == 0:
         return None
     if session.checkpoints.has_any(row.number):

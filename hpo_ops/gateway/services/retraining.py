@@ -1,4 +1,4 @@
-"""The end of a study with folds: its best trial is trained once more, on all data."""
+"""Retraining: after the search of a study with folds, trains the best parameters on all data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hpo_ops.ledger import StudyState, StudyTransaction
 
 
 def begin(session: StudyTransaction, best: Best | None) -> Retraining:
-    """The trial that trains the best one on all data, made if it is not there.
+    """The trial that trains the best parameters on all data, which is added if it does not exist.
 
-    The best step of the averaged curve is its last.
+    It trains up to the best step of the mean learning curve.
 
     Args:
         session: The study, whose search is over.
@@ -18,13 +18,15 @@ def begin(session: StudyTransaction, best: Best | None) -> Retraining:
     """
     record = session.record
     if record.retraining is not None:
-        return Retraining(trial=record.retraining, reason="it has begun")
+        return Retraining(
+            trial=record.retraining, reason="the retraining has been started already"
+        )
     if not record.config.is_retrained:
-        return Retraining(reason="the study does not ask for it")
+        return Retraining(reason="the study has no folds.retrain")
     if record.state is StudyState.ENDED:
         return Retraining(reason=f"the study has ended: {record.reason}")
     if best is None:
-        return Retraining(reason="no trial has all of its folds")
+        return Retraining(reason="no trial has completed all of its folds")
     reason = f"trial {best.trial} is trained on all data, up to its best step {best.step}"
     number = session.add_trial(is_retraining=True)
     session.begin_retraining(number)

@@ -1,4 +1,4 @@
-"""The checkpoints that the ledger knows: where they are, and which a segment may go on from."""
+"""Checkpoints in the ledger: their URIs, and those from which a segment may resume."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from hpo_ops.ledger.rows import TrialRow
 from hpo_ops.protocol import SavedCheckpoint
 
 MOST_SAVED = 20
-"""How many checkpoints a segment is told of: the newest, and older ones should they be broken."""
+"""Checkpoints in an assignment: the newest, and older ones in case that it is damaged."""
 
 
 def store_prefix(record: StudyRecord) -> str:
-    """What the address of everything in a study's store begins with."""
+    """The beginning of the URI of every object in a study's store."""
     return f"{(record.config.checkpoints.store or '').rstrip('/')}/"
 
 
 def checkpoint_uri(record: StudyRecord, trial: int, step: int) -> str:
-    """The address of a trial's checkpoint, under the study's own key in the study's own store."""
+    """The URI of a trial's checkpoint, under the study's key in the study's store."""
     return f"{store_prefix(record)}{record.key}/trials/{trial}/{step}"
 
 
 def restorable(session: StudyTransaction, row: TrialRow, from_step: int) -> list[SavedCheckpoint]:
-    """The checkpoints that a trial may go on from, newest first, with their digests.
+    """The checkpoints from which a trial may resume, newest first, with their digests.
 
-    A trial that was served from another one has the other's among its own; a copy that has none
-    yet has those of its parent.
+    A trial that the score cache served has checkpoints of its source among its own. A copy without
+    a checkpoint has those of its parent.
     """
     if from_step == 0:
         return []
@@ -44,7 +44,7 @@ def _saved(session: StudyTransaction, trial: int, at_most: int) -> list[SavedChe
 
 
 def _is_path(path: str) -> bool:
-    """Whether a path stays in the store; agents of older versions could say otherwise."""
+    """Whether a path stays inside the store; older agents could record any path."""
     try:
         check_path(path)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Warm start of a study: where its trials come from."""
+"""Warm start: finds the study whose trials a new study starts with, and hands them over."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asker:
-    """The study that is to be started from another one.
+    """The new study that asks for a warm start.
 
     Attributes:
         identity: Its DAG, DAG run and task group.
         owner: The person who triggered it.
-        share: DAGs with which it shares what it has learned.
+        share: DAGs with which it shares its trials.
     """
 
     identity: StudyIdentity
@@ -52,10 +52,10 @@ def read(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> warm_start_trials.Source | None:
-    """The study to start from; None if there is none, or if it has been read before.
+    """Reads the trials to start with; None without a warm start, or if it was done before.
 
     Raises:
-        StudyError: It cannot be used.
+        StudyError: The study to start from does not exist, or cannot be used.
     """
     wanted = config.warm_start
     if wanted is None or _is_done(proposals, asker):
@@ -95,7 +95,7 @@ def read(
 def take(
     proposals: Proposals, record: StudyRecord, source: warm_start_trials.Source | None
 ) -> list[str]:
-    """Makes a study know the trials of another; says what was taken and what was left out."""
+    """Adds the trials of another study to a study; returns lines on those taken and left out."""
     if record.config.warm_start is None:
         return []
     with proposals.ledger.sampler_lock(record.id):
@@ -129,9 +129,9 @@ def _is_done(proposals: Proposals, asker: Asker) -> bool:
 
 
 def _address(storage: str, environment: Mapping[str, str]) -> str:
-    """The address that the operator gave a storage's name: no study names one itself."""
+    """The URL that the operator gave to the name of a storage; a study cannot give a URL."""
     if not STORAGE_NAME.fullmatch(storage):
-        raise ValueError("warm_start.storage is an address, but must be a name")
+        raise ValueError("warm_start.storage is a URL, but must be a name")
     name = STORAGE_VARIABLE.format(storage.upper())
     if not environment.get(name):
         raise ValueError(f"warm_start.storage is {storage!r}, but the gateway has no {name}")

@@ -188,7 +188,7 @@ def test_fewer_units_pause_a_trial_that_later_goes_on(services: Gateway) -> None
     waits = {number: live.turn(number) for number in changed}
     queued = [number for number in changed if waits[number].kind is NextActionKind.WAIT]
     assert len(queued) == 1
-    assert "nothing is left for it" in waits[queued[0]].reason
+    assert "no units are left for the trial" in waits[queued[0]].reason
     assert sum(live.units.values()) <= 2
     assert live.units[0] == 1
     assert live.state(queued[0]) is TrialState.RUNNING

@@ -83,7 +83,7 @@ def test_there_is_nothing_to_retrain_without_a_whole_trial_or_without_being_aske
 ) -> None:
     study_id = start(services, trials=1, folds={"count": 3, "retrain": True})
     finish(services, services.next_actions.next_action(study_id, 0, key="a"), Outcome.FAILED)
-    assert services.studies.retrain(study_id).reason == "no trial has all of its folds"
+    assert services.studies.retrain(study_id).reason == "no trial has completed all of its folds"
     other = start(services, "run-2", trials=1)
     run_rolling(services, other, lambda _, fold: PAPER[fold])
-    assert services.studies.retrain(other).reason == "the study does not ask for it"
+    assert services.studies.retrain(other).reason == "the study has no folds.retrain"

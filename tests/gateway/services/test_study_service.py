@@ -272,7 +272,7 @@ def test_trials_past_the_parallelism_wait_with_a_reason(services: Gateway) -> No
         NextActionKind.RUN,
         NextActionKind.WAIT,
     ]
-    assert turns[2].reason == "2 of 2 in the pool local are taken"
+    assert turns[2].reason == "2 of 2 units of the pool local are leased, and 1 needed"
     assert turns[0].assignment is not None
     services.segments.finish(
         turns[0].assignment.segment, SegmentResult(outcome=Outcome.COMPLETED, step=9)
