@@ -44,7 +44,7 @@ def task() -> None:
 @keys.command()
 def token() -> None:
     """Prints a token for an operator's scripts, valid for one hour and for every study."""
-    from hpo_ops.gateway.http.tokens import issue_service_token
+    from hpo_ops.gateway.tokens import issue_service_token
 
     _print(issue_service_token(_gateway_keys()))
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from hpo_ops.client.token_signing import AUDIENCE, TokenKind, parse_task_key
-from hpo_ops.gateway.http.tokens import BadTokenError, issue_segment_token, read_token
+from hpo_ops.gateway.tokens import BadTokenError, issue_segment_token, read_token
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.mutations import damaged, near
 from tests.fuzz.outcomes import outcome

@@ -22,7 +22,7 @@ from hpo_ops.client import (
 from hpo_ops.config import read_entered
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.ledger import Ledger
 from hpo_ops.protocol import (
     Action,

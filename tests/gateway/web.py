@@ -19,7 +19,7 @@ from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.client.transport import Transport
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.tokens import issue_service_token
 from tests.studies import study_data
 
 SECRET = KeyRing.parse(f"test:{'s' * 32}")

@@ -8,7 +8,7 @@ from fastapi import HTTPException, Request, status
 
 from hpo_ops.client.token_signing import KeyRing, TokenKind
 from hpo_ops.gateway.http.callers import PLATFORM_DAG, Caller, User
-from hpo_ops.gateway.http.tokens import BadTokenError, Claims, read_token
+from hpo_ops.gateway.tokens import BadTokenError, Claims, read_token
 
 Login = Callable[[Request], Awaitable[User]]
 """Finds the person who sent a request, or raises HTTPException 401 or 403."""

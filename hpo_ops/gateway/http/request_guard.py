@@ -26,7 +26,7 @@ from hpo_ops.gateway.http.request_limits import (
     check_url,
     limited,
 )
-from hpo_ops.gateway.http.tokens import issue_segment_token
+from hpo_ops.gateway.tokens import issue_segment_token
 
 CONTENT_POLICY = (
     f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'none'; "

@@ -20,7 +20,7 @@ from hpo_ops.gateway.http.route_dependencies import (
 )
 from hpo_ops.gateway.queries.best_trial import find_best, find_front
 from hpo_ops.gateway.queries.kept_checkpoints import list_kept
-from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.study_overview import read_progress
 from hpo_ops.ledger import UnknownStudyError
 
 study_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])

@@ -20,8 +20,8 @@ from hpo_ops.client.token_signing import AUDIENCE, Purpose
 from hpo_ops.client.transport import API
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.http.tokens import issue_segment_token
 from hpo_ops.gateway.services.job_submission import Platform, Runs
+from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger
 from tests.gateway.web import (
     SECRET,

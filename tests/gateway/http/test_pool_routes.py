@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpo_ops.client.transport import API
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.tokens import issue_service_token
 from tests.gateway.web import SECRET, mounted
 
 

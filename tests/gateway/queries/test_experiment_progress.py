@@ -8,7 +8,7 @@ from hpo_ops.client import Experiment, StudyRequest
 from hpo_ops.client.experiment_messages import repeat_run
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.protocol import Outcome, Report, SegmentResult
 from tests.studies import study_data
 

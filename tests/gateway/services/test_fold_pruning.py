@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 from hpo_ops.client import NextAction, NextActionKind, VerdictKind, Waiter
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import issue_service_token
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.experiment_progress import read_experiment
 from hpo_ops.gateway.queries.kept_checkpoints import list_kept
-from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.study_overview import read_progress
 from hpo_ops.gateway.queries.trial_detail import read_trial_detail
 from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.protocol import Action, Outcome, Report
 from tests.gateway.folding import PAPER, finish, run_rolling, seen_by_optuna, start, train
 from tests.gateway.web import SECRET, gateway, person

@@ -13,7 +13,7 @@ from hpo_ops.client.transport import API, Transport
 from hpo_ops.core import TrialState
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, Repair, RunState, find_leftovers
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import issue_segment_token, issue_service_token
+from hpo_ops.gateway.tokens import issue_segment_token, issue_service_token
 from hpo_ops.ledger import StudyState
 from hpo_ops.ledger.leases import set_capacity
 from tests.gateway.web import SECRET, bearer, begin, fresh, mounted, person, segment_of

@@ -9,7 +9,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import list_kept
-from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.study_overview import read_progress
 from hpo_ops.gateway.queries.trial_lists import list_trials
 from hpo_ops.protocol import Action, Outcome
 from tests.gateway.folding import PAPER, finish, run_rolling, seen_by_optuna, start, train

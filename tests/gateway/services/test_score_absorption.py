@@ -11,7 +11,7 @@ from hpo_ops.client import NextAction, NextActionKind, StudyRequest, TrialResult
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import issue_service_token
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.protocol import Outcome, ProtocolError, Report, SegmentResult
 from hpo_ops.runners.segment_with_agent import FinishedSegment
 from hpo_ops.runners.unconfirmed_score import unconfirmed_score

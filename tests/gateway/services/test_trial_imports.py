@@ -17,9 +17,9 @@ from hpo_ops.client.import_messages import Imported, ImportRequest
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.gateway.http.tokens import issue_service_token
-from hpo_ops.gateway.queries.study_progress import read_progress
+from hpo_ops.gateway.queries.study_overview import read_progress
 from hpo_ops.gateway.queries.trial_lists import read_learning_curve
+from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.ledger import StudyIdentity
 from tests.studies import study_data
 

@@ -21,7 +21,7 @@ from hpo_ops.client.token_signing import (
 )
 from hpo_ops.client.transport import API, RENEWED_TOKEN, Transport
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.tokens import (
+from hpo_ops.gateway.tokens import (
     RENEWAL_AGE,
     SEGMENT_TIME,
     BadTokenError,
@@ -151,7 +151,7 @@ def test_an_old_token_of_a_running_segment_is_renewed_and_of_an_ended_one_is_not
     path, headers = f"{API}/segments/{segment_of(turn)}", bearer(turn.token or "")
     fresh = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     assert RENEWED_TOKEN not in fresh.headers
-    monkeypatch.setattr("hpo_ops.gateway.http.tokens.RENEWAL_AGE", timedelta(seconds=-1))
+    monkeypatch.setattr("hpo_ops.gateway.tokens.RENEWAL_AGE", timedelta(seconds=-1))
     old = lasting_web.post(f"{path}/reports", headers=headers, json=[])
     renewed = jwt.decode(old.headers[RENEWED_TOKEN], options={"verify_signature": False})
     assert (renewed["kind"], renewed["sub"]) == ("segment", segment_of(turn))
