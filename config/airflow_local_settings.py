@@ -13,10 +13,7 @@ import sys
 
 __all__: list[str] = []  # Airflow takes over no name from here
 
-_PRELOADED = (
-    "airflow.providers.cncf.kubernetes.operators.pod",
-    "hpo_ops.airflow.dag_factory",
-)
+_FACTORY = "hpo_ops.airflow.dag_factory"
 
 
 def _forks() -> bool:
@@ -24,15 +21,11 @@ def _forks() -> bool:
 
 
 def _preload() -> None:
-    for name in _PRELOADED:
-        try:
-            importlib.import_module(name)
-        except Exception:  # a module that does not import must not stop Airflow
-            logging.getLogger(__name__).warning("cannot preload %s", name, exc_info=True)
+    """Imports the DAG factory and the operators of all runners, whose generic DAGs it builds."""
     try:
-        importlib.import_module("hpo_ops.airflow.dag_factory").rehearse()
-    except Exception:
-        logging.getLogger(__name__).warning("cannot build a DAG ahead", exc_info=True)
+        importlib.import_module(_FACTORY).rehearse()
+    except Exception:  # what cannot be imported or built must not stop Airflow
+        logging.getLogger(__name__).warning("cannot preload %s", _FACTORY, exc_info=True)
 
 
 if _forks():

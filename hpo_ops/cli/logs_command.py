@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -24,15 +23,6 @@ _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", 
 _OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
 """Final states of a task instance: its log does not grow any more."""
 POLL_SECONDS = 1.0
-
-
-class LogContainer(StrEnum):
-    """Containers of a pod whose logs are kept in the object store."""
-
-    TRAINING = "training"
-    AGENT = "agent"
-    RESTORE = "restore"
-    PACKAGES = "packages"
 
 
 class Source(Protocol):
@@ -98,9 +88,7 @@ class TaskLogs:
 class StoredLogs:
     """Output of one container of each trial's pods, from the object store."""
 
-    def __init__(
-        self, logs: Logs, container: LogContainer, trial: int | None, *, folds: int = 1
-    ) -> None:
+    def __init__(self, logs: Logs, container: str, trial: int | None, *, folds: int = 1) -> None:
         self._logs = logs
         self._container = container
         self._trial = trial
@@ -135,7 +123,7 @@ def show_logs(
     progress: Progress,
     *,
     trial: int | None,
-    container: LogContainer | None,
+    container: str | None,
     is_followed: bool,
 ) -> None:
     """Prints the logs of a study; with `is_followed`, prints new lines until its run has ended."""
@@ -158,7 +146,7 @@ def show_logs(
 
 
 def _open(
-    session: Session, progress: Progress, trial: int | None, container: LogContainer | None
+    session: Session, progress: Progress, trial: int | None, container: str | None
 ) -> Source:
     if container is None:
         return TaskLogs(session.airflow, progress, trial)

@@ -8,7 +8,7 @@ import typer
 
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import connect
-from hpo_ops.cli.logs_command import LogContainer, show_logs
+from hpo_ops.cli.logs_command import show_logs
 from hpo_ops.cli.study_tables import (
     best_lines,
     front_table,
@@ -74,8 +74,10 @@ def logs(
     run_id: Run = None,
     trial: Annotated[int | None, typer.Option("--trial", "-t", help="Only this trial.")] = None,
     container: Annotated[
-        LogContainer | None,
-        typer.Option(help="The output of this container of each pod, from the object store."),
+        str | None,
+        typer.Option(
+            help="The stored output of this container: training, agent, restore or packages."
+        ),
     ] = None,
     is_followed: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new lines until the study ends.")

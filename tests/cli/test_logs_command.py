@@ -15,7 +15,6 @@ from hpo_ops.checkpoints import LogRef, Logs, open_store
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.connection import Address
 from hpo_ops.cli.logs_command import (
-    LogContainer,
     StoredLogs,
     TaskLogs,
     _trial_number,
@@ -105,14 +104,14 @@ def test_stored_logs_are_read_part_by_part() -> None:
     first, second = LogRef(0, "z", "training"), LogRef(0, "a", "training")
     store.write(first, 0, b"one\ntw")
     store.write(LogRef(0, "z", "agent"), 0, b"not this\n")
-    logs = StoredLogs(store, LogContainer.TRAINING, None)
+    logs = StoredLogs(store, "training", None)
     assert list(logs.new_lines(is_last=False)) == [(0, "one")]
     store.write(first, 1, b"o\n")
     # The trial's next segment comes after its first, whatever their names.
     store.write(second, 0, b"three")
     assert list(logs.new_lines(is_last=False)) == [(0, "two")]
     assert list(logs.new_lines(is_last=True)) == [(0, "three")]
-    assert list(StoredLogs(store, LogContainer.TRAINING, 1).new_lines(is_last=True)) == []
+    assert list(StoredLogs(store, "training", 1).new_lines(is_last=True)) == []
 
 
 def shown(session: Any, *, is_terminal: bool = False, **options: Any) -> str:
@@ -152,13 +151,13 @@ def test_a_container_is_read_from_the_store(tmp_path: Path) -> None:
     Logs(open_store(uri), "digits/manual").write(LogRef(5, "a", "agent"), 0, b"hello\n")
     study = progress({}, runner="kubernetes", store=uri)
     session = FakeSession(FakeAirflow())
-    options = {"study": study, "container": LogContainer.AGENT, "is_followed": False}
+    options = {"study": study, "container": "agent", "is_followed": False}
     assert shown(session, **options) == "[trial 5] hello\n"
 
 
 def test_a_local_study_has_no_containers() -> None:
     with pytest.raises(CommandError, match="omit --container"):
-        shown(FakeSession(FakeAirflow()), container=LogContainer.AGENT)
+        shown(FakeSession(FakeAirflow()), container="agent")
 
 
 @pytest.mark.parametrize(
