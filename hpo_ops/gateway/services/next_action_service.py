@@ -15,7 +15,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.services import allocation, score_cache, study_transitions
 from hpo_ops.gateway.services.assignments import make_assignment
 from hpo_ops.gateway.services.proposals import Proposals
-from hpo_ops.gateway.services.trial_results import trial_result
+from hpo_ops.gateway.services.trial_result_message import trial_result
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
 from hpo_ops.ledger.rows import Mishaps, TrialRow

@@ -10,7 +10,7 @@ from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
 from hpo_ops.gateway.services import score_absorption, study_transitions
 from hpo_ops.gateway.services.proposals import Proposals
-from hpo_ops.gateway.services.trial_results import trial_result
+from hpo_ops.gateway.services.trial_result_message import trial_result
 from hpo_ops.ledger import Ledger, StudyTransaction
 
 

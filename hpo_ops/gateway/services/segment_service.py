@@ -11,7 +11,7 @@ from hpo_ops.client import SegmentReceipt
 from hpo_ops.core import Action, Decision
 from hpo_ops.gateway.services import allocation, score_cache, study_transitions
 from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
-from hpo_ops.gateway.services.trial_results import trial_result
+from hpo_ops.gateway.services.trial_result_message import trial_result
 from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
 from hpo_ops.ledger.forecast_rows import record_forecast
 from hpo_ops.ledger.rows import SegmentRow
