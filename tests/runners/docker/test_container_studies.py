@@ -128,4 +128,6 @@ def test_a_study_completes_in_containers_and_leaves_none(
     assert steps == list(range(1, study.best.checkpoint_step + 1))
     shown = lab.hpo("logs", name, "--trial", str(study.best.trial))
     assert "begins after []" in shown.stdout, shown.stderr
+    made_from = lab.hpo("show", name, str(study.best.trial)).stdout
+    assert f"{IMAGE} sha256:" in made_from
     assert left_of(engine, study) == []
