@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SPARE_SECONDS = 60.0
 """Time that the next queued trial waits in its worker, ready to start, before it defers."""
-TURN_SECONDS = 5.0
+WAIT_SECONDS = 5.0
 """Time that the gateway may hold a request open until there is a next action."""
 
 
@@ -92,18 +92,20 @@ class TrialTask(BaseOperator):
             self._begin_retraining(gateway, context)
         give_up_at = time.monotonic() + SPARE_SECONDS
         while True:
-            turn = gateway.turn(*run, self.number, key=self.segment_key(), wait=TURN_SECONDS)
-            study = known_study(turn)
+            action = gateway.next_action(
+                *run, self.number, key=self.segment_key(), wait=WAIT_SECONDS
+            )
+            study = known_study(action)
             self.folds = config_of(study).fold_count
-            if turn.kind is NextActionKind.RUN:
-                self._announce(turn)
-                score = self.run_segment(gateway, study, turn, context)
+            if action.kind is NextActionKind.RUN:
+                self._announce(action)
+                score = self.run_segment(gateway, study, action, context)
                 if score is not None:
                     return self.end(context, study, score)
-            elif turn.score is not None:
-                return self.end(context, study, turn.score)
-            elif not turn.is_next or time.monotonic() >= give_up_at:
-                self.log.info("%s waits: %s", self.trial_name, turn.reason)
+            elif action.score is not None:
+                return self.end(context, study, action.score)
+            elif not action.is_next or time.monotonic() >= give_up_at:
+                self.log.info("%s waits: %s", self.trial_name, action.reason)
                 self.defer(
                     trigger=TrialWakeTrigger(study_id=study.id, trial=self.number),
                     method_name="resume",
@@ -129,7 +131,7 @@ class TrialTask(BaseOperator):
 
     @abstractmethod
     def run_segment(
-        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
+        self, gateway: GatewayClient, study: StudyHandle, action: NextAction, context: Context
     ) -> TrialResult | None:
         """Runs a segment to its end, and makes sure that the gateway has recorded its end.
 
@@ -137,8 +139,8 @@ class TrialTask(BaseOperator):
             The trial's result, where the trial has finished with this segment; else None.
         """
 
-    def _announce(self, turn: NextAction) -> None:
-        assignment = assigned(turn)
+    def _announce(self, action: NextAction) -> None:
+        assignment = assigned(action)
         self.hyperparameters = assignment.params
         units = assignment.resources.get("units", 1.0)
         self.log.info(
@@ -147,7 +149,7 @@ class TrialTask(BaseOperator):
             assignment.from_step,
             assignment.until_step or "its end",
             "" if units == 1 else f" on {units:g} units",
-            turn.reason,
+            action.reason,
         )
 
     def announce_end(self, result: SegmentResult) -> None:
@@ -178,18 +180,20 @@ class TrialTask(BaseOperator):
             raise AirflowFailException(f"{self.trial_name}: {score.reason}")
 
 
-def assigned(turn: NextAction) -> Assignment:
+def assigned(action: NextAction) -> Assignment:
     """The assignment of a next action that says to run."""
-    if turn.assignment is None or turn.token is None:
-        raise ValueError(f"the gateway said to run a segment without an assignment: {turn.reason}")
-    return turn.assignment
+    if action.assignment is None or action.token is None:
+        raise ValueError(
+            f"the gateway said to run a segment without an assignment: {action.reason}"
+        )
+    return action.assignment
 
 
-def known_study(turn: NextAction) -> StudyHandle:
+def known_study(action: NextAction) -> StudyHandle:
     """The study that a next action belongs to."""
-    if turn.study is None:
-        raise ValueError(f"the gateway's next action names no study: {turn.reason}")
-    return turn.study
+    if action.study is None:
+        raise ValueError(f"the gateway's next action names no study: {action.reason}")
+    return action.study
 
 
 def _short(value: ParamValue) -> str:

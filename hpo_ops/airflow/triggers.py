@@ -75,7 +75,7 @@ _listener = Listener()
 
 
 class TrialWakeTrigger(BaseTrigger):
-    """Fires when a waiting trial may have its turn, or a study that is waited for has news.
+    """Fires when a waiting trial may run, or a study that is waited for has news.
 
     A trial that will not run any more, since its study is over, is skipped from here.
 

@@ -98,7 +98,7 @@ class GatewayClient:
             self.request("POST", path, [score.to_dict() for score in scores])
         )
 
-    def turn(
+    def next_action(
         self,
         dag_id: str,
         run_id: str,
@@ -120,7 +120,7 @@ class GatewayClient:
         """
         where = {"dag_id": dag_id, "run_id": run_id, "task_group": task_group}
         return NextAction.from_dict(
-            self.request("POST", f"/trials/{trial}/turn", **where, key=key, wait=wait)
+            self.request("POST", f"/trials/{trial}/next_action", **where, key=key, wait=wait)
         )
 
     def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:

@@ -46,13 +46,13 @@ class TaskWithAgent(TrialTask):
 
     @abstractmethod
     def segment_runner(
-        self, study: StudyHandle, turn: NextAction, code: Path | None
+        self, study: StudyHandle, action: NextAction, code: Path | None
     ) -> SegmentRunner:
         """The runner of the next segment.
 
         Args:
             study: The trial's study.
-            turn: The segment to run.
+            action: The segment to run.
             code: The study's code folder on this machine; None where an image has the code.
         """
 
@@ -62,12 +62,12 @@ class TaskWithAgent(TrialTask):
             self._runner.terminate()
 
     def run_segment(
-        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
+        self, gateway: GatewayClient, study: StudyHandle, action: NextAction, context: Context
     ) -> TrialResult | None:
-        assignment = assigned(turn)
+        assignment = assigned(action)
         code = config_of(study).code
         folder = None if code is None else present_code(code)
-        runner = self._runner = self.segment_runner(study, turn, folder)
+        runner = self._runner = self.segment_runner(study, action, folder)
         with (
             tempfile.TemporaryDirectory(prefix=f"hpo-{self.number}-") as temporary,
             ThreadPoolExecutor(1, "hpo-code") as pool,
@@ -78,7 +78,7 @@ class TaskWithAgent(TrialTask):
                 assignment,
                 root=Path(temporary) / "hpo",
                 runner=runner,
-                gateway=SegmentClient(gateway.url, turn.token or "", assignment.segment),
+                gateway=SegmentClient(gateway.url, action.token or "", assignment.segment),
                 checkpoints=open_checkpoints(study),
                 known=lambda: runner.provenance().over(self._code_provenance(described)),
             )

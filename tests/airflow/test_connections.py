@@ -81,7 +81,7 @@ def test_a_task_cannot_touch_the_study_of_another_dag_run(
             lambda: attacker.stop(study.id, "stopped"),  # noqa: B023
             lambda: attacker.trials(study.id),  # noqa: B023
             lambda: attacker.change(study.id, {"trials": 1}),  # noqa: B023
-            lambda: attacker.turn("victim", "monday", 0, key="k"),  # noqa: B023
+            lambda: attacker.next_action("victim", "monday", 0, key="k"),  # noqa: B023
             lambda: attacker.start_study(request("victim", "monday")),  # noqa: B023
             lambda: attacker.close_study(study.id, "closed"),  # noqa: B023
             lambda: attacker.set_pool("local", 0),  # noqa: B023
@@ -98,7 +98,7 @@ def test_a_task_reaches_the_segments_of_its_own_run_only(
     victim = task("victim", "monday")
     study = victim.start_study(request("victim", "monday"))
     victim.sample(study.id, 0, rounds_left=1)
-    turn = victim.turn("victim", "monday", 0, key="k")
+    turn = victim.next_action("victim", "monday", 0, key="k")
     segment = turn.assignment.segment
     attacker = task("attacker", "monday")
     with pytest.raises(GatewayRefusedError):
@@ -135,7 +135,7 @@ def test_the_reconciler_repairs_all_studies_and_runs_none(
     assert reconciler.config(study.id)["name"] == "victim"
     for attack in (
         lambda: reconciler.change(study.id, {"trials": 1}),
-        lambda: reconciler.turn("victim", "monday", 0, key="k"),
+        lambda: reconciler.next_action("victim", "monday", 0, key="k"),
         lambda: reconciler.end_study(study.id, {}),
     ):
         with pytest.raises(GatewayRefusedError):

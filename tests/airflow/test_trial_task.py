@@ -30,7 +30,7 @@ class FakeGateway:
         assert study_id == HANDLE.id
         return self.retraining
 
-    def turn(self, dag_id: str, run_id: str, trial: int, **_: object) -> NextAction:
+    def next_action(self, dag_id: str, run_id: str, trial: int, **_: object) -> NextAction:
         self.asked.append(trial)
         return NextAction(kind=NextActionKind.DONE, reason="", score=self.score, study=HANDLE)
 

@@ -79,7 +79,7 @@ def test_the_task_of_a_trial_gets_the_configuration_that_was_entered(
 
     where = {"dag_id": "small", "run_id": "run-1", "key": "try"}
     turn = NextAction.from_dict(
-        web.post("/hpo/api/v1/trials/0/turn", params=where, headers=task()).json()
+        web.post("/hpo/api/v1/trials/0/next_action", params=where, headers=task()).json()
     )
     assert turn.kind is NextActionKind.RUN
     assert turn.study is not None

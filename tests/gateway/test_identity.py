@@ -43,7 +43,7 @@ def test_turns_are_given_by_dag_run(web: TestClient) -> None:
     keys = {dag_id: entered(web, dag_id)["key"] for dag_id in ("small", GENERIC)}
     for dag_id, key in keys.items():
         where = {"dag_id": dag_id, "run_id": "manual", "key": "a"}
-        turn = web.post(f"{API}/trials/0/turn", headers=task(), params=where).json()
+        turn = web.post(f"{API}/trials/0/next_action", headers=task(), params=where).json()
         assert turn["assignment"]["study"] == key
 
 
@@ -54,7 +54,7 @@ def test_one_dag_run_may_hold_a_study_in_each_task_group(web: TestClient) -> Non
     assert len({study["id"] for study in groups}) == 3
     assert len({study["key"] for study in groups}) == 3
     where = {"dag_id": "small", "run_id": "manual", "key": "a", "task_group": "left"}
-    turn = web.post(f"{API}/trials/0/turn", headers=task(), params=where).json()
+    turn = web.post(f"{API}/trials/0/next_action", headers=task(), params=where).json()
     assert turn["assignment"]["study"] == groups[1]["key"]
 
 

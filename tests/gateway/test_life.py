@@ -72,10 +72,10 @@ def test_a_study_lives_its_whole_life_over_http(
         group = tasks.sample(study.id, number, rounds_left=10 - number)
         round_scores = []
         for member in group.trials:
-            turn = tasks.turn(*RUN, member.trial, key=f"{number}")
+            turn = tasks.next_action(*RUN, member.trial, key=f"{number}")
             while turn.kind is NextActionKind.RUN:
                 train(web, turn, value=member.params["lr"])
-                turn = tasks.turn(*RUN, member.trial, key=f"{number} again")
+                turn = tasks.next_action(*RUN, member.trial, key=f"{number} again")
             assert turn.score is not None
             round_scores.append(turn.score)
         tasks.collect(study.id, number, round_scores)
@@ -168,7 +168,7 @@ def rolling(web: TestClient, **changes: Any) -> tuple[GatewayClient, int]:
 
 def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None:
     tasks, study = rolling(web, scheduler={"name": "default", "max_steps": 2})
-    turn = tasks.turn(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 0, key="a")
     last = [Report(step=step, metrics={"accuracy": step / 10}) for step in (1, 2)]
     result = SegmentResult(outcome=Outcome.COMPLETED, step=2)
     receipt = agent(web, turn).finish(result, last)
@@ -177,7 +177,7 @@ def test_the_last_reports_and_the_score_go_with_the_end(web: TestClient) -> None
     # Said again, by the task, which has not heard the answer: nothing changes.
     again = tasks.finish_segment(segment_of(turn), SegmentResult(outcome=Outcome.PREEMPTED), last)
     assert again == receipt
-    assert tasks.turn(*RUN, 0, key="b").score == receipt.score
+    assert tasks.next_action(*RUN, 0, key="b").score == receipt.score
     assert tasks.reports(study).values == [0.1, 0.2]
 
 
@@ -188,7 +188,7 @@ GUESS = SegmentResult(
 
 def test_a_fallback_changes_nothing_if_the_agent_has_reported_the_end(web: TestClient) -> None:
     tasks, _ = rolling(web, scheduler={"name": "default", "max_steps": 1})
-    turn = tasks.turn(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 0, key="a")
     result = SegmentResult(outcome=Outcome.COMPLETED, step=1, cause=Cause.FINISHED)
     said = agent(web, turn).finish(result, [Report(step=1, metrics={"accuracy": 0.1})])
     provenance = Provenance(image_digest="sha256:1")
@@ -202,14 +202,14 @@ def test_a_fallback_changes_nothing_if_the_agent_has_reported_the_end(web: TestC
 
 def test_a_fallback_counts_if_the_agent_has_reported_no_end(web: TestClient) -> None:
     tasks, study = rolling(web)
-    turn = tasks.turn(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 0, key="a")
     receipt = tasks.finish_segment(segment_of(turn), GUESS, is_fallback=True)
     assert (receipt.result, receipt.score) == (GUESS, None)
     segments = tasks.trial(study, 0).segments
     assert [(it.outcome, it.cause) for it in segments] == [("preempted", "agent_lost")]
     with pytest.raises(GatewayRefusedError, match="has ended"):
         agent(web, turn).finish(SegmentResult(outcome=Outcome.COMPLETED, step=9))
-    assert tasks.turn(*RUN, 0, key="b").kind is NextActionKind.RUN
+    assert tasks.next_action(*RUN, 0, key="b").kind is NextActionKind.RUN
 
 
 def test_a_report_that_comes_with_the_end_is_decided_on(
@@ -217,7 +217,7 @@ def test_a_report_that_comes_with_the_end_is_decided_on(
 ) -> None:
     scheduler = {"name": "asha_promoting", "min_steps": 1, "max_steps": 9, "eta": 3}
     tasks, study = rolling(web, scheduler=scheduler)
-    turn = tasks.turn(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 0, key="a")
     report = Report(step=1, metrics={"accuracy": 0.5})
     receipt = agent(web, turn).finish(SegmentResult(outcome=Outcome.PAUSED, step=1), [report])
     assert receipt.score is None
@@ -240,12 +240,12 @@ def test_a_turn_tells_what_the_task_needs_to_know_of_its_study(web: TestClient) 
     assert read_entered(study.config, source="test").env == {"A": "b"}
     # A `prepare` that comes again, with code that has changed, changes nothing of it.
     tasks.start_study(replace(request, archive="code/2.tar.gz"))
-    assert tasks.turn(*RUN, 0, key="a").study == study
+    assert tasks.next_action(*RUN, 0, key="a").study == study
 
 
 def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient) -> None:
     tasks, _ = rolling(web)
-    turn = tasks.turn(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 0, key="a")
     me = agent(web, turn)
     with pytest.raises(ValueError, match="accuracy"):
         me.finish(
@@ -256,9 +256,9 @@ def test_a_bad_last_report_is_refused_and_the_segment_stays_open(web: TestClient
 
 def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> None:
     tasks, _ = rolling(web)
-    first = tasks.turn(*RUN, 0, key="a")
+    first = tasks.next_action(*RUN, 0, key="a")
     with web, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(tasks.turn, *RUN, 1, key="b", wait=20)
+        waiting = pool.submit(tasks.next_action, *RUN, 1, key="b", wait=20)
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.5)
         agent(web, first).finish(SegmentResult(outcome=Outcome.FAILED, step=0))
@@ -268,6 +268,6 @@ def test_the_next_in_line_is_answered_when_a_place_is_free(web: TestClient) -> N
 
 def test_who_waits_in_vain_is_told_why(web: TestClient) -> None:
     tasks, _ = rolling(web)
-    tasks.turn(*RUN, 0, key="a")
-    turn = tasks.turn(*RUN, 1, key="b", wait=0.1)
+    tasks.next_action(*RUN, 0, key="a")
+    turn = tasks.next_action(*RUN, 1, key="b", wait=0.1)
     assert (turn.kind, turn.is_next) == (NextActionKind.WAIT, True)

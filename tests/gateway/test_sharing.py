@@ -65,7 +65,7 @@ def runs() -> tuple[str, str]:
 def ask(web: TestClient, dag_id: str, run_id: str) -> NextAction:
     where = {"dag_id": dag_id, "run_id": run_id, "key": "a"}
     return NextAction.from_dict(
-        web.post(f"{API}/trials/0/turn", headers=task(), params=where).json()
+        web.post(f"{API}/trials/0/next_action", headers=task(), params=where).json()
     )
 
 

@@ -32,7 +32,7 @@ _RECONCILER = {
     ("POST", "/studies/{study_id}/segments/{segment}/lose"),
     ("POST", "/studies/{study_id}/leases/free"),
 }
-_CHECKED_BY_THE_ROUTE = {("POST", "/studies"), ("POST", "/trials/{trial}/turn")}
+_CHECKED_BY_THE_ROUTE = {("POST", "/studies"), ("POST", "/trials/{trial}/next_action")}
 """Routes with the DAG run in their body or query, which compare it with the token's."""
 
 

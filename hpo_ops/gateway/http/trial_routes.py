@@ -47,7 +47,7 @@ trial_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 trial_router = APIRouter(tags=[PEOPLE])
 
 
-@trial_task_router.post("/trials/{trial}/turn")
+@trial_task_router.post("/trials/{trial}/next_action")
 async def next_action(
     dag_id: str,
     run_id: str,

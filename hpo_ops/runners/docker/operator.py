@@ -22,10 +22,10 @@ class TrialContainerOperator(TaskWithAgent):
     ui_color = "#e1f5fe"
 
     def segment_runner(
-        self, study: StudyHandle, turn: NextAction, code: Path | None
+        self, study: StudyHandle, action: NextAction, code: Path | None
     ) -> SegmentRunner:
-        config, assignment = config_of(study), assigned(turn)
-        memory = plan_memory(config.resources, ooms=turn.ooms)
+        config, assignment = config_of(study), assigned(action)
+        memory = plan_memory(config.resources, ooms=action.ooms)
         units = assignment.resources.get("units", 1.0)
         plan = SegmentContainer(
             assignment=assignment,

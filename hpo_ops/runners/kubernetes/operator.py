@@ -72,14 +72,14 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return SEGMENT_KEY
 
     def run_segment(
-        self, gateway: GatewayClient, study: StudyHandle, turn: NextAction, context: Context
+        self, gateway: GatewayClient, study: StudyHandle, action: NextAction, context: Context
     ) -> TrialResult | None:
-        assignment = assigned(turn)
-        settings = PodSettings.of(config_of(study), turn)
+        assignment = assigned(action)
+        settings = PodSettings.of(config_of(study), action)
         namespace = self._namespace_of(study)
         pod = self.find_segment(namespace, assignment.segment)
         if pod is None:
-            pod = self._start(study, turn, settings, namespace, context)
+            pod = self._start(study, action, settings, namespace, context)
         else:
             self.log.info("pod %s of this segment is running already", pod.metadata.name)
         self.defer(
@@ -94,7 +94,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             kwargs={
                 "segment": assignment.segment,
                 "namespace": namespace,
-                "ooms": turn.ooms,
+                "ooms": action.ooms,
                 "study": study.to_dict(),
             },
         )
@@ -197,12 +197,12 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def _start(
         self,
         study: StudyHandle,
-        turn: NextAction,
+        action: NextAction,
         settings: PodSettings,
         namespace: str,
         context: Context,
     ) -> kubernetes.V1Pod:
-        assignment = assigned(turn)
+        assignment = assigned(action)
         config = config_of(study)
         secret = f"hpo-{assignment.segment}"
         plan = SegmentPod(
@@ -227,7 +227,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         self.pod_template_dict = self._build(settings.template, plan)
         self.namespace = namespace
         request = self.build_pod_request_obj(context)
-        keys = {"HPO_TOKEN": turn.token or "", **pod_store_environment()}
+        keys = {"HPO_TOKEN": action.token or "", **pod_store_environment()}
         self._create_secret(secret, namespace, plan.labels, keys)
         try:
             pod = self.client.create_namespaced_pod(namespace, request)
@@ -301,17 +301,17 @@ class PodSettings:
     template: Spec
 
     @classmethod
-    def of(cls, config: StudyConfig, turn: NextAction) -> PodSettings:
+    def of(cls, config: StudyConfig, action: NextAction) -> PodSettings:
         resources, pod = config.resources, config.pod
         is_spot = resources.pool_name == "spot"
-        if is_spot and turn.preemptions >= pod.on_demand_after:
+        if is_spot and action.preemptions >= pod.on_demand_after:
             resources = resources.model_copy(update={"pool": pod.on_demand_pool})
             pod = pod.model_copy(update={"template": None})
-        if turn.ooms:
+        if action.ooms:
             steps = [resources.memory, *resources.memory_on_oom]
-            memory = steps[min(turn.ooms, len(steps) - 1)]
+            memory = steps[min(action.ooms, len(steps) - 1)]
             resources = resources.model_copy(update={"memory": memory})
-        resources = resources.scaled(assigned(turn).resources.get("units", 1.0))
+        resources = resources.scaled(assigned(action).resources.get("units", 1.0))
         return cls(
             resources,
             pod,

@@ -18,7 +18,7 @@ class TrialOperator(TaskWithAgent):
     ui_color = "#f3e5f5"
 
     def segment_runner(
-        self, study: StudyHandle, turn: NextAction, code: Path | None
+        self, study: StudyHandle, action: NextAction, code: Path | None
     ) -> SegmentRunner:
         config = config_of(study)
         return ProcessRunner(

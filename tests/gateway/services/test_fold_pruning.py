@@ -398,7 +398,7 @@ def test_tasks_and_people_see_whole_trials_over_http(services: Gateway, web: Tes
     assert (best.folds, best.checkpoint_trial) == ([0.74, 0.72, 0.73], 0)
     progress = client.progress(study_id)
     assert (progress.folds, progress.begun, progress.retraining) == (3, 4, 3)
-    turn = client.turn("small", "run-1", 3, key="a")
+    turn = client.next_action("small", "run-1", 3, key="a")
     assert turn.assignment is not None
     assert turn.study is not None
     assert (turn.assignment.fold, turn.assignment.folds) == (None, 3)

@@ -157,7 +157,7 @@ def test_a_score_that_the_gateway_missed_arrives_over_http(web: TestClient) -> N
     study = tasks.start_study(
         StudyRequest(config=study_data(**PLAIN, flow="rolling"), dag_id="small", run_id="r")
     )
-    turn = tasks.turn("small", "r", 0, key="a")
+    turn = tasks.next_action("small", "r", 0, key="a")
     agent(web, turn).report([Report(step=1, metrics={"accuracy": 0.1})])
     # Its end never arrives; the task has ended all the same, and its score is in XCom.
     assert tasks.lost(study.id, [0]) == [0]
