@@ -44,7 +44,7 @@ class GatewayThatGoesAway:
     def __init__(self, study: StudyHandle) -> None:
         self.study = study
 
-    def turn(self, *_: object, **__: object) -> NextAction:
+    def next_action(self, *_: object, **__: object) -> NextAction:
         return NextAction(
             kind=NextActionKind.RUN,
             reason="",

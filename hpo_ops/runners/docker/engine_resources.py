@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hpo_ops.core.runner_resources import (
     ResourceList,
@@ -68,13 +67,16 @@ class EngineResources:
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> EngineResources | None:
-    """The containers of the engine that the environment names; None where there is no engine.
+    """The containers of the engine that the environment names, by default that of this machine.
+
+    None where the environment names none and this user has no access to that of this machine: such
+    a worker has never started a container.
 
     Raises:
         ResourcesUnavailableError: The environment names an engine that cannot be used.
     """
     host = environment.get(HOST_VARIABLE) or DEFAULT_HOST
-    if host == DEFAULT_HOST and not Path(DEFAULT_HOST.removeprefix("unix://")).exists():
+    if host == DEFAULT_HOST and not os.access(host.removeprefix("unix://"), os.R_OK | os.W_OK):
         return None
     try:
         return EngineResources(DockerEngine.from_environment(environment), host)
