@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from benchmarks.lab import machine, write_json
 from hpo_ops.checkpoints import Checkpoints, Credentials, open_store
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local._process_runner import ProcessRunner
 from hpo_ops.runners.segment_with_agent import run_segment
 from tests.cluster.forward import Valve, forwarded
 from tests.gateways import FakeGateway

@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks.trained import DEVELOPMENT, TEST, trained
 from hpo_ops.core import Observation
 from hpo_ops.curves import CurvePredictor, McmcEnsemble, ProjectedEnsemble, WanderingEnsemble
+from hpo_ops.curves._mcmc import Moves
 from hpo_ops.curves.forecast import LEVELS
-from hpo_ops.curves.mcmc import Moves
 
 LAST = 52
 SEEN = (5, 10, 20, 30)

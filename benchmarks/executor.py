@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.lab import Cost, Lab, machine, write_json
-from hpo_ops.stack.airflow_environment import EXECUTOR
+from hpo_ops.stack._airflow_environment import EXECUTOR
 
 LOCAL = "LocalExecutor"
 NAPS = """

@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import create_engine, select
 
 from benchmarks.lab import machine, write_json
-from hpo_ops.ledger.schema import segments
+from hpo_ops.ledger._schema import segments
 from tests.cluster.availability import ClusterUnavailableError
 from tests.cluster.cluster import Cluster, running_cluster
 from tests.k8s.lab import PodLab, pod_lab

@@ -34,7 +34,7 @@ from hpo_ops.schedulers import (
     Median,
     Pop,
 )
-from hpo_ops.schedulers.hypersched import Variant
+from hpo_ops.schedulers._hypersched import Variant
 from hpo_ops.simulator import (
     Cluster,
     Summary,

@@ -28,8 +28,8 @@ from typing import Any
 import psutil
 
 from benchmarks.lab import Lab, machine, write_json
-from hpo_ops.stack.processes import STACK_PART
-from hpo_ops.stack.stack_parts import Part
+from hpo_ops.stack._processes import STACK_PART
+from hpo_ops.stack._stack_parts import Part
 
 TRAIN = """
 echo '{"step": 1, "metrics": {"value": 0.5}}' >> "$HPO_DIR/reports.jsonl"

@@ -17,7 +17,7 @@ import pytest
 from obstore.exceptions import BaseError
 
 from hpo_ops.checkpoints import Credentials, open_store
-from hpo_ops.stack.free_ports import choose_port
+from hpo_ops.stack._free_ports import choose_port
 
 BUCKET = "hpo"
 KEY, SECRET = "key", "secret"

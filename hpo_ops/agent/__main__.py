@@ -5,7 +5,7 @@ import signal
 import sys
 import traceback
 
-from hpo_ops.agent.sidecar import Segment, restore, run
+from hpo_ops.agent._sidecar import Segment, restore, run
 
 PR_SET_DUMPABLE = 4
 

@@ -10,7 +10,7 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from hpo_ops.agent.outbox import HEARTBEAT_SECONDS
+from hpo_ops.agent._outbox import HEARTBEAT_SECONDS
 from hpo_ops.checkpoints import Checkpoints
 from hpo_ops.client import GatewayUnreachableError, SegmentGateway
 from hpo_ops.protocol import Assignment, Workspace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hpo_ops.airflow._running_studies import code_folder
 from hpo_ops.airflow.connections import default_store, store_credentials
-from hpo_ops.airflow.running_studies import code_folder
 from hpo_ops.checkpoints import BadCodeError, open_store
 from hpo_ops.checkpoints.allowed_stores import AllowedStores
 from hpo_ops.checkpoints.code_archive import archive_name, local_code, split_address

@@ -13,18 +13,18 @@ import yaml
 from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
-from hpo_ops.airflow.entered_study import PREPARE
-from hpo_ops.airflow.prepare_operator import Numbers, PrepareOperator
-from hpo_ops.airflow.running_studies import RunningStudies
-from hpo_ops.airflow.sensors import EarlyStopSensor, LaterTrialsSensor
-from hpo_ops.airflow.study_files import list_study_files, read_study_files
-from hpo_ops.airflow.study_operators import (
+from hpo_ops.airflow._prepare_operator import Numbers, PrepareOperator
+from hpo_ops.airflow._running_studies import RunningStudies
+from hpo_ops.airflow._sensors import EarlyStopSensor, LaterTrialsSensor
+from hpo_ops.airflow._study_files import list_study_files, read_study_files
+from hpo_ops.airflow._study_operators import (
     CollectOperator,
     FinalizeOperator,
     PublishOperator,
     SampleOperator,
     best_asset,
 )
+from hpo_ops.airflow.entered_study import PREPARE
 from hpo_ops.airflow.trigger_form import (
     count_mapped_tasks,
     form_of,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.executors.base_executor import BaseExecutor, get_execution_api_server_url
 
-from hpo_ops.airflow.executor_worker import Worker, close_worker, fork_worker, signal_worker
+from hpo_ops.airflow._executor_worker import Worker, close_worker, fork_worker, signal_worker
 
 if TYPE_CHECKING:
     from airflow.executors.workloads import ExecutorWorkload

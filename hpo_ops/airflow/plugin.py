@@ -14,10 +14,10 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import resolve_user_from_token
 from fastapi import FastAPI, HTTPException, Request
 
+from hpo_ops.airflow._dag_runs import AirflowRuns
+from hpo_ops.airflow._running_studies import code_folder
+from hpo_ops.airflow._store_sessions import open_store_session
 from hpo_ops.airflow.connections import STORE_VARIABLE, default_store, store_credentials
-from hpo_ops.airflow.dag_runs import AirflowRuns
-from hpo_ops.airflow.running_studies import code_folder
-from hpo_ops.airflow.store_sessions import open_store_session
 from hpo_ops.airflow.trigger_form import generic_most_trials
 from hpo_ops.checkpoints import Store, open_store
 from hpo_ops.gateway.gateway_settings import job_runner, open_gateway, read_rate

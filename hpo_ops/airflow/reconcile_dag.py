@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
+from hpo_ops.airflow._running_studies import RunningStudies
 from hpo_ops.airflow.connections import connect_gateway
-from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.client import GatewayClient
 from hpo_ops.client.reconciler import Reconciler
 from hpo_ops.config import parse_study

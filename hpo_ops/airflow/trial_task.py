@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from hpo_ops.airflow._triggers import TrialWakeTrigger
 from hpo_ops.airflow.connections import connect_gateway
 from hpo_ops.airflow.entered_study import config_of, entered_study
-from hpo_ops.airflow.triggers import TrialWakeTrigger
 from hpo_ops.client import (
     GatewayClient,
     NextAction,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from hpo_ops.allocators.allocation_changes import Changes, changes_of
-from hpo_ops.allocators.fluid import DynamicFluid, StaticFluid, fluid_widths
-from hpo_ops.allocators.ranked_shares import Even, TopTrial, Uniform
+from hpo_ops.allocators._allocation_changes import Changes, changes_of
+from hpo_ops.allocators._fluid import DynamicFluid, StaticFluid, fluid_widths
+from hpo_ops.allocators._ranked_shares import Even, TopTrial, Uniform
 from hpo_ops.core import Allocator
 from hpo_ops.core.policy_options import create_policy
 

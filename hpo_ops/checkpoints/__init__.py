@@ -9,8 +9,10 @@
 A checkpoint is complete once its manifest is there, so a partial upload is never restored.
 """
 
-from hpo_ops.checkpoints.checkpoint_folder import BadCheckpointError
-from hpo_ops.checkpoints.checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
+from hpo_ops.checkpoints._checkpoint_folder import BadCheckpointError
+from hpo_ops.checkpoints._checkpoints import CheckpointRef, Checkpoints, CorruptCheckpointError
+from hpo_ops.checkpoints._object_stores import STORE_ERRORS, Credentials, Store, open_store
+from hpo_ops.checkpoints._pod_logs import LogRef, Logs
 from hpo_ops.checkpoints.code_archive import fetch_code
 from hpo_ops.checkpoints.code_upload import (
     BadCodeError,
@@ -20,8 +22,6 @@ from hpo_ops.checkpoints.code_upload import (
     upload_code,
 )
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile
-from hpo_ops.checkpoints.object_stores import STORE_ERRORS, Credentials, Store, open_store
-from hpo_ops.checkpoints.pod_logs import LogRef, Logs
 
 __all__ = [
     "STORE_ERRORS",

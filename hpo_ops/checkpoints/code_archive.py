@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Self
 from uuid import uuid4
 
+from hpo_ops.checkpoints._file_transfer import TooLargeError, receive
+from hpo_ops.checkpoints._object_stores import Store
 from hpo_ops.checkpoints.code_upload import (
     MAX_BYTES,
     BadCodeError,
@@ -24,9 +26,7 @@ from hpo_ops.checkpoints.code_upload import (
     is_left_out,
     upload_code,
 )
-from hpo_ops.checkpoints.file_transfer import TooLargeError, receive
 from hpo_ops.checkpoints.manifest import check_path
-from hpo_ops.checkpoints.object_stores import Store
 
 MAX_PACKED = 64 << 20
 """Most bytes of an uploaded archive."""

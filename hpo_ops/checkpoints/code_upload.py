@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import obstore
 
-from hpo_ops.checkpoints.object_stores import Store
+from hpo_ops.checkpoints._object_stores import Store
 from hpo_ops.protocol import Folder, UnsafeFileError
 
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}

@@ -1,24 +1,22 @@
 """The clients of the gateway, and their messages."""
 
-from hpo_ops.client.experiment_messages import Experiment, Repeat
-from hpo_ops.client.gateway_client import GatewayClient
-from hpo_ops.client.gateway_errors import GatewayRefusedError, GatewayUnreachableError
-from hpo_ops.client.job_messages import JobStatus
-from hpo_ops.client.next_action import NextAction, NextActionKind, Waiter, WakeUp
-from hpo_ops.client.pool_messages import PoolSummary
-from hpo_ops.client.recording_messages import ReportPage, SegmentSummary
-from hpo_ops.client.round_messages import AbsorbedScores, CollectedRound, PlannedTrial, Round
-from hpo_ops.client.segment_client import SegmentClient
-from hpo_ops.client.segment_gateway import SegmentGateway, SegmentReceipt
-from hpo_ops.client.study_handle import StudyHandle, StudyRequest
-from hpo_ops.client.study_progress import (
+from hpo_ops.client._gateway_client import GatewayClient
+from hpo_ops.client._gateway_errors import GatewayRefusedError, GatewayUnreachableError
+from hpo_ops.client._next_action import NextAction, NextActionKind, Waiter, WakeUp
+from hpo_ops.client._pool_messages import PoolSummary
+from hpo_ops.client._recording_messages import ReportPage, SegmentSummary
+from hpo_ops.client._round_messages import AbsorbedScores, CollectedRound, PlannedTrial, Round
+from hpo_ops.client._segment_client import SegmentClient
+from hpo_ops.client._segment_gateway import SegmentGateway, SegmentReceipt
+from hpo_ops.client._study_handle import StudyHandle, StudyRequest
+from hpo_ops.client._study_progress import (
     Best,
     Progress,
     Retraining,
     StudyVerdict,
     VerdictKind,
 )
-from hpo_ops.client.trial_results import (
+from hpo_ops.client._trial_results import (
     FoldSummary,
     SegmentDetail,
     Served,
@@ -27,7 +25,9 @@ from hpo_ops.client.trial_results import (
     TrialSummary,
     UnconfirmedEnd,
 )
-from hpo_ops.client.triggerer_client import TriggererClient
+from hpo_ops.client._triggerer_client import TriggererClient
+from hpo_ops.client.experiment_messages import Experiment, Repeat
+from hpo_ops.client.job_messages import JobStatus
 
 __all__ = [
     "AbsorbedScores",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hpo_ops.client.study_progress import Best
+from hpo_ops.client._study_progress import Best
 from hpo_ops.protocol import Message
 
 

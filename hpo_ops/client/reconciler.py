@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpo_ops.client.gateway_client import GatewayClient
+from hpo_ops.client._gateway_client import GatewayClient
 from hpo_ops.core.leftovers import Finding, LedgerStudy, Repair, RunState, find_leftovers
 from hpo_ops.core.runner_resources import RunnerResources
 from hpo_ops.protocol import Message

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from hpo_ops.client.gateway_errors import (
+from hpo_ops.client._gateway_errors import (
     GatewayBusyError,
     GatewayFailedError,
     GatewayRefusedError,

@@ -8,7 +8,7 @@ from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core import Capacity
 
 if TYPE_CHECKING:
-    from hpo_ops.config.study_config import StudyConfig
+    from hpo_ops.config._study_config import StudyConfig
 
 
 def check_allocator(study: StudyConfig) -> None:

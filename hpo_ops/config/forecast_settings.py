@@ -8,7 +8,7 @@ from hpo_ops.core import Direction
 from hpo_ops.protocol import ForecastOrder
 
 if TYPE_CHECKING:
-    from hpo_ops.config.study_config import StudyConfig
+    from hpo_ops.config._study_config import StudyConfig
 
 
 def check_curves(study: StudyConfig) -> None:

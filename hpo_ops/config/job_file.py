@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from hpo_ops.config._sections import Flow, NotAFlag
+from hpo_ops.config._strict_model import Model
+from hpo_ops.config._study_config import StudyConfig
+from hpo_ops.config._study_loading import parse_study
 from hpo_ops.config.pod_sections import Quantity
-from hpo_ops.config.sections import Flow, NotAFlag
-from hpo_ops.config.strict_model import Model
-from hpo_ops.config.study_config import StudyConfig
 from hpo_ops.config.study_errors import StudyError, explain, shown
-from hpo_ops.config.study_loading import parse_study
 from hpo_ops.core import Direction
 
 METRIC = "score"

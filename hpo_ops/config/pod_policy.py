@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
-from hpo_ops.config.strict_model import Model
+from hpo_ops.config._strict_model import Model
 from hpo_ops.config.study_errors import explain, shown
 
 POLICY_VARIABLE = "HPO_POD_POLICY"

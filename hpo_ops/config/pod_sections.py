@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from hpo_ops.config._sections import NotAFlag
+from hpo_ops.config._strict_model import Model
 from hpo_ops.config.durations import Duration
-from hpo_ops.config.sections import NotAFlag
-from hpo_ops.config.strict_model import Model
 from hpo_ops.config.study_errors import shown
 
 _SUFFIXES = {

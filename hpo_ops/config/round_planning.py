@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hpo_ops.config.study_config import StudyConfig
+    from hpo_ops.config._study_config import StudyConfig
 
 DEFAULT_ROUNDS = 25
 """Most rounds of a study that does not set ``round_size``."""

@@ -21,7 +21,7 @@ from hpo_ops.protocol import Provenance
 
 if TYPE_CHECKING:
     from hpo_ops.airflow.trial_task import TrialTask
-    from hpo_ops.config.study_config import StudyConfig
+    from hpo_ops.config._study_config import StudyConfig
 
 
 class Runner(Protocol):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from hpo_ops.config.strict_model import Model
+from hpo_ops.config._strict_model import Model
 from hpo_ops.config.study_errors import SeveralError
 from hpo_ops.core.param_fitting import fit
 from hpo_ops.core.search_space import Float, Int, Parameter, Space

@@ -1,5 +1,7 @@
 """The nouns and rules of a study, and the ports that policies implement: no I/O, no clock."""
 
+from hpo_ops.core._policy_ports import Allocator, Scheduler, StaticAllocator
+from hpo_ops.core._study_view import Direction, Goal, Index, Study
 from hpo_ops.core.decisions import (
     Allocation,
     Capacity,
@@ -8,10 +10,8 @@ from hpo_ops.core.decisions import (
     Placement,
     TrialGroup,
 )
-from hpo_ops.core.policy_ports import Allocator, Scheduler, StaticAllocator
 from hpo_ops.core.score_ranking import Ranking
 from hpo_ops.core.seeds import derive_seed
-from hpo_ops.core.study_view import Direction, Goal, Index, Study
 from hpo_ops.core.trial_state import Forecast, Observation, Trial, TrialState
 from hpo_ops.protocol import Action
 

@@ -13,8 +13,8 @@ from itertools import product
 from random import Random
 from statistics import fmean, stdev
 
+from hpo_ops.core._study_view import Direction
 from hpo_ops.core.seeds import derive_seed
-from hpo_ops.core.study_view import Direction
 
 LEVEL = 0.95
 """Confidence level of intervals."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from hpo_ops.core.study_view import Direction, Goal, Study
+from hpo_ops.core._study_view import Direction, Goal, Study
 from hpo_ops.core.trial_state import Trial, TrialState
 
 Curve = Mapping[int, float]

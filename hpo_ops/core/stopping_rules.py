@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpo_ops.core.study_view import Study
+from hpo_ops.core._study_view import Study
 from hpo_ops.core.trial_state import TrialState
 
 MIN_FINISHED_FOR_FAILURES = 5

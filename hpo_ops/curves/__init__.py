@@ -7,11 +7,11 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 from hpo_ops.core.policy_options import create_policy
+from hpo_ops.curves._mcmc import McmcEnsemble
+from hpo_ops.curves._predictor_port import CurvePredictor, MissingPackageError
+from hpo_ops.curves._projected import ProjectedEnsemble
+from hpo_ops.curves._wandering import WanderingEnsemble
 from hpo_ops.curves.forecast import QuantileForecast
-from hpo_ops.curves.mcmc import McmcEnsemble
-from hpo_ops.curves.predictor_port import CurvePredictor, MissingPackageError
-from hpo_ops.curves.projected import ProjectedEnsemble
-from hpo_ops.curves.wandering import WanderingEnsemble
 
 PREDICTORS: Mapping[str, type[CurvePredictor]] = {
     "projected": ProjectedEnsemble,

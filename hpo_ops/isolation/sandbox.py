@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpo_ops.isolation.code_copy import copy_code
+from hpo_ops.isolation._code_copy import copy_code
 
 GUARD = Path(__file__).with_name("confine.py")
 PACKAGE = Path(__file__).parent.parent

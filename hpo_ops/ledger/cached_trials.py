@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, or_, select, text, true, tuple_
 
+from hpo_ops.ledger._schema import checkpoints, leases, reports, segments, studies, trials
+from hpo_ops.ledger._study_record import StudyRecord
 from hpo_ops.ledger.rows import TrialRow
-from hpo_ops.ledger.schema import checkpoints, leases, reports, segments, studies, trials
-from hpo_ops.ledger.study_record import StudyRecord
 from hpo_ops.ledger.study_sharing import shares_with
 from hpo_ops.protocol import Checkpoint, Outcome, Report
 

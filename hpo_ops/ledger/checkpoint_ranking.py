@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, and_, select
 
 from hpo_ops.core import Direction, TrialState
-from hpo_ops.ledger.schema import checkpoints, reports, trials
+from hpo_ops.ledger._schema import checkpoints, reports, trials
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.ledger.policy_view import EventKind, to_forecast
-from hpo_ops.ledger.schema import forecasts
-from hpo_ops.ledger.study_transaction import StudyTransaction
+from hpo_ops.ledger._policy_view import EventKind, to_forecast
+from hpo_ops.ledger._schema import forecasts
+from hpo_ops.ledger._study_transaction import StudyTransaction
 from hpo_ops.protocol import CurveForecast
 
 

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, func, select
 
 from hpo_ops.config import StudyConfig
 from hpo_ops.core import TrialState
+from hpo_ops.ledger._schema import reports, trials
+from hpo_ops.ledger._study_record import StudyState
 from hpo_ops.ledger.ledger import enter_row
-from hpo_ops.ledger.schema import reports, trials
 from hpo_ops.ledger.study_identity import StudyIdentity
-from hpo_ops.ledger.study_record import StudyState
 from hpo_ops.protocol import ParamValue, Provenance
 
 

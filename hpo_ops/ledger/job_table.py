@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Connection, and_, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.ledger.schema import jobs
+from hpo_ops.ledger._schema import jobs
 
 
 @dataclass(frozen=True, kw_only=True)

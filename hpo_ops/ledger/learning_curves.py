@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from hpo_ops.ledger.schema import reports
+from hpo_ops.ledger._schema import reports
 
 
 @dataclass(frozen=True, kw_only=True)

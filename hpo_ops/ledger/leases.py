@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from hpo_ops.ledger.schema import leases, pools, studies, trials
+from hpo_ops.ledger._schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
 """How long a lease lasts without a heartbeat."""

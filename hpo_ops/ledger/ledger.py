@@ -23,14 +23,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from hpo_ops.config import StudyConfig
-from hpo_ops.ledger import leases, schema
-from hpo_ops.ledger.migrating import migrate
-from hpo_ops.ledger.policy_view import EventKind, LiveView
+from hpo_ops.ledger import _schema, leases
+from hpo_ops.ledger._migrating import migrate
+from hpo_ops.ledger._policy_view import EventKind, LiveView
+from hpo_ops.ledger._study_notifier import StudyNotifier
+from hpo_ops.ledger._study_record import StudyRecord, read_record
+from hpo_ops.ledger._study_transaction import StudyTransaction
 from hpo_ops.ledger.sampler_lock import SamplerLock
 from hpo_ops.ledger.study_identity import StudyIdentity, study_keys
-from hpo_ops.ledger.study_notifier import StudyNotifier
-from hpo_ops.ledger.study_record import StudyRecord, read_record
-from hpo_ops.ledger.study_transaction import StudyTransaction
 from hpo_ops.protocol import Provenance
 
 LedgerConnection = Connection
@@ -148,7 +148,7 @@ class Ledger:
             entered = enter_row(connection, identity, values)
             if entered is not None:
                 connection.execute(
-                    schema.events.insert().values(
+                    _schema.events.insert().values(
                         study_id=entered,
                         kind=EventKind.STUDY_STARTED.value,
                         data={"config": config.to_dict()},
@@ -166,7 +166,7 @@ class Ledger:
             dag_id: Only those of this DAG.
             run_id: Only those of DAG runs with this id, of which each DAG may have one.
         """
-        table = schema.studies
+        table = _schema.studies
         query = select(table).where(table.c.name == name)
         if dag_id is not None:
             query = query.where(table.c.dag_id == dag_id)
@@ -182,7 +182,7 @@ class Ledger:
         """
         with self.engine.connect() as connection:
             row = connection.execute(
-                select(schema.studies).where(_is_identified_by(identity))
+                select(_schema.studies).where(_is_identified_by(identity))
             ).one_or_none()
         if row is None:
             raise UnknownStudyError(f"the run {identity.run_id} of {identity.dag_id} has no study")
@@ -190,7 +190,7 @@ class Ledger:
 
     def repeats(self, record: StudyRecord) -> list[StudyRecord]:
         """The studies of a study's experiment, by repeat; itself alone where it has none."""
-        table = schema.studies
+        table = _schema.studies
         if record.experiment is None:
             return [record]
         query = (
@@ -212,10 +212,10 @@ class Ledger:
 
     def recent(self) -> Iterator[StudyRecord]:
         """The studies, newest first, a page at a time."""
-        return self._newest_first(select(schema.studies))
+        return self._newest_first(select(_schema.studies))
 
     def _newest_first(self, query: Select[Any]) -> Iterator[StudyRecord]:
-        table = schema.studies
+        table = _schema.studies
         before: int | None = None
         while True:
             page = query.order_by(table.c.id.desc()).limit(_PAGE)
@@ -230,7 +230,7 @@ class Ledger:
 
     def study_of_segment(self, segment_id: str) -> tuple[int, int]:
         """The study's id and the trial's number of a segment."""
-        table = schema.segments
+        table = _schema.segments
         with self.engine.connect() as connection:
             row = connection.execute(
                 select(table.c.study_id, table.c.trial).where(table.c.id == segment_id)
@@ -288,7 +288,7 @@ class Ledger:
 
     @staticmethod
     def _row(connection: Connection, study_id: int, *, lock: bool = False) -> Row[Any]:
-        table = schema.studies
+        table = _schema.studies
         age = func.extract("epoch", func.clock_timestamp() - table.c.at).label("age")
         query = select(table, age).where(table.c.id == study_id)
         if lock:
@@ -309,10 +309,10 @@ def enter_row(
     """
     for key in study_keys(values["name"], identity):
         entered = connection.execute(
-            upsert(schema.studies)
+            upsert(_schema.studies)
             .values(**values, key=key)
             .on_conflict_do_nothing()
-            .returning(schema.studies.c.id)
+            .returning(_schema.studies.c.id)
         ).scalar_one_or_none()
         if entered is not None:
             return int(entered)
@@ -320,7 +320,7 @@ def enter_row(
 
 
 def _is_identified_by(identity: StudyIdentity) -> ColumnElement[bool]:
-    table = schema.studies
+    table = _schema.studies
     return and_(
         table.c.dag_id == identity.dag_id,
         table.c.run_id == identity.run_id,

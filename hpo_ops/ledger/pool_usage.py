@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
+from hpo_ops.ledger._schema import leases, pools
 from hpo_ops.ledger.leases import UNKNOWN
-from hpo_ops.ledger.schema import leases, pools
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from hpo_ops.config.runner_registry import all_runners
-from hpo_ops.ledger.schema import leases, segments, studies
-from hpo_ops.ledger.study_record import StudyState
+from hpo_ops.ledger._schema import leases, segments, studies
+from hpo_ops.ledger._study_record import StudyState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from hpo_ops.core import TrialState
-from hpo_ops.ledger import schema
-from hpo_ops.ledger.report_table import read_curve
+from hpo_ops.ledger import _schema
+from hpo_ops.ledger._report_table import read_curve
+from hpo_ops.ledger._study_record import StudyRecord
 from hpo_ops.ledger.rows import TrialRow, read_trial
-from hpo_ops.ledger.study_record import StudyRecord
 
 _FINISHED = [state.value for state in TrialState if state.is_finished]
 
@@ -42,7 +42,7 @@ class SamplerLock:
         """Trials that wait for parameters, by number: of the given ones and of all before them."""
         if not numbers:
             return {}
-        table = schema.trials
+        table = _schema.trials
         rows = self.connection.execute(
             select(table)
             .where(
@@ -57,7 +57,7 @@ class SamplerLock:
 
     def untold_trials(self) -> list[FinishedTrial]:
         """Finished trials that the sampler was not told of yet, by number."""
-        table = schema.trials
+        table = _schema.trials
         rows = self.connection.execute(
             select(table)
             .where(
@@ -76,7 +76,7 @@ class SamplerLock:
 
     def has_unfinished(self, numbers: Sequence[int]) -> bool:
         """Whether some of the trials have not finished."""
-        table = schema.trials
+        table = _schema.trials
         found = self.connection.execute(
             select(table.c.number)
             .where(

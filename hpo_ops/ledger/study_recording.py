@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Double, cast, func, literal, select
 
-from hpo_ops.ledger.schema import events, reports, segments, studies
-from hpo_ops.ledger.study_record import StudyRecord
+from hpo_ops.ledger._schema import events, reports, segments, studies
+from hpo_ops.ledger._study_record import StudyRecord
 from hpo_ops.protocol import Provenance
 
 

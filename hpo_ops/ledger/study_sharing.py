@@ -14,7 +14,7 @@ from typing import Protocol
 from sqlalchemy import ColumnElement, and_, false, or_
 from sqlalchemy.dialects.postgresql import array
 
-from hpo_ops.ledger.schema import studies
+from hpo_ops.ledger._schema import studies
 from hpo_ops.ledger.study_identity import is_generic
 
 EVERYONE = "*"

@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 
 from hpo_ops.core import Direction, TrialState
+from hpo_ops.ledger._schema import decisions, segments, trials
 from hpo_ops.ledger.rows import ServedFrom
-from hpo_ops.ledger.schema import decisions, segments, trials
 from hpo_ops.protocol import ParamValue
 
 

@@ -19,15 +19,14 @@ when an old reader would misunderstand a message; the previous version is still 
 (decision 23).
 """
 
-from hpo_ops.protocol.assignment import Assignment, ParamValue
-from hpo_ops.protocol.checkpoint_messages import Checkpoint, SavedCheckpoint
-from hpo_ops.protocol.control import Action, Control
-from hpo_ops.protocol.field_checks import MAX_STEP
-from hpo_ops.protocol.forecast_messages import CurveForecast, ForecastOrder
-from hpo_ops.protocol.message import Message, ProtocolError
-from hpo_ops.protocol.provenance import Provenance
-from hpo_ops.protocol.report import Metrics, Report
-from hpo_ops.protocol.safe_files import (
+from hpo_ops.protocol._assignment import Assignment, ParamValue
+from hpo_ops.protocol._checkpoint_messages import Checkpoint, SavedCheckpoint
+from hpo_ops.protocol._control import Action, Control
+from hpo_ops.protocol._forecast_messages import CurveForecast, ForecastOrder
+from hpo_ops.protocol._message import Message, ProtocolError
+from hpo_ops.protocol._provenance import Provenance
+from hpo_ops.protocol._report import Metrics, Report
+from hpo_ops.protocol._safe_files import (
     Folder,
     UnsafeFileError,
     open_log,
@@ -35,9 +34,9 @@ from hpo_ops.protocol.safe_files import (
     read_regular,
     write_atomically,
 )
-from hpo_ops.protocol.segment_result import Cause, Outcome, SegmentResult
-from hpo_ops.protocol.version import VERSION, VERSION_HEADER, check_version
-from hpo_ops.protocol.workspace import (
+from hpo_ops.protocol._segment_result import Cause, Outcome, SegmentResult
+from hpo_ops.protocol._version import VERSION, VERSION_HEADER, check_version
+from hpo_ops.protocol._workspace import (
     AGENT_DIRECTORY_VARIABLE,
     DIRECTORY_VARIABLE,
     MARKER,
@@ -46,6 +45,7 @@ from hpo_ops.protocol.workspace import (
     Workspace,
     read_control,
 )
+from hpo_ops.protocol.field_checks import MAX_STEP
 
 __all__ = [
     "AGENT_DIRECTORY_VARIABLE",

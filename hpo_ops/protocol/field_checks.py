@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hpo_ops.protocol.message import ProtocolError
+from hpo_ops.protocol._message import ProtocolError
 
 MAX_STEP = 2**31 - 1
 MAX_REASON = 4000

@@ -25,9 +25,9 @@ from hpo_ops.client import (
     TrialResult,
 )
 from hpo_ops.protocol import Provenance
+from hpo_ops.runners._unconfirmed_score import unconfirmed_score
 from hpo_ops.runners.segment_with_agent import run_segment
 from hpo_ops.runners.training_loop import SegmentRunner
-from hpo_ops.runners.unconfirmed_score import unconfirmed_score
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from hpo_ops.agent.termination import KILL_SECONDS, Termination
 from hpo_ops.protocol import Control, Provenance, SegmentResult, Workspace
-from hpo_ops.runners.log_tail import LogTail
+from hpo_ops.runners._log_tail import LogTail
 
 POLL_SECONDS = 0.05
 

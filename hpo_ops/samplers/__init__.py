@@ -3,7 +3,7 @@
 Optuna keeps its studies and trials in its own tables in the ledger's database.
 """
 
-from hpo_ops.samplers.sampler_registry import (
+from hpo_ops.samplers._sampler_registry import (
     MULTI_OBJECTIVE,
     SAMPLERS,
     check_sampler,

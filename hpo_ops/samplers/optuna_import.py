@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import optuna
 
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.distributions import to_distribution
+from hpo_ops.samplers._distributions import to_distribution
 from hpo_ops.samplers.optuna_search import Search
 from hpo_ops.samplers.warm_start_trials import FROM
 

@@ -14,14 +14,14 @@ import optuna
 from hpo_ops.core import Direction, TrialState, derive_seed
 from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.draft_trial import DRAFT, Draft
-from hpo_ops.samplers.optuna_storage import describe_trial, end_trial
-from hpo_ops.samplers.sampler_registry import (
+from hpo_ops.samplers._draft_trial import DRAFT, Draft
+from hpo_ops.samplers._sampler_registry import (
     CONSTRAINTS,
     WARM_START,
     create_sampler,
     is_one_sequence,
 )
+from hpo_ops.samplers.optuna_storage import describe_trial, end_trial
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

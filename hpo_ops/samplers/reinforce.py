@@ -21,8 +21,8 @@ from hpo_ops.core.policy_options import check_at_least, check_between
 from hpo_ops.core.search_space import Space
 from hpo_ops.core.seeds import derive_seed
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.distributions import to_distribution
-from hpo_ops.samplers.parameter_bins import ABSENT, to_axis
+from hpo_ops.samplers._distributions import to_distribution
+from hpo_ops.samplers._parameter_bins import ABSENT, to_axis
 
 if TYPE_CHECKING:
     from hpo_ops.samplers.reinforce_policy import Policy

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hpo_ops.samplers.parameter_bins import ABSENT, Axis
+from hpo_ops.samplers._parameter_bins import ABSENT, Axis
 
 FREQUENCIES = 6
 """Cosine features of a numeric parameter's bins, so that neighbouring bins learn together."""

@@ -29,8 +29,8 @@ from hpo_ops.core.policy_options import check_between
 from hpo_ops.core.search_space import Space, dump_parameter
 from hpo_ops.core.seeds import derive_seed
 from hpo_ops.protocol import ParamValue
-from hpo_ops.samplers.distributions import to_distribution
-from hpo_ops.samplers.user_algorithm_process import (
+from hpo_ops.samplers._distributions import to_distribution
+from hpo_ops.samplers._user_algorithm_process import (
     Algorithm,
     AlgorithmError,
     AlgorithmExitedError,

@@ -16,9 +16,9 @@ import optuna
 from hpo_ops.core import Direction
 from hpo_ops.core.param_fitting import fit
 from hpo_ops.core.search_space import Space
-from hpo_ops.samplers.distributions import to_distribution
+from hpo_ops.samplers._distributions import to_distribution
+from hpo_ops.samplers._sampler_registry import WARM_START
 from hpo_ops.samplers.optuna_search import Search
-from hpo_ops.samplers.sampler_registry import WARM_START
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

@@ -7,22 +7,22 @@ from typing import Any
 
 from hpo_ops.core import Scheduler
 from hpo_ops.core.policy_options import create_policy, find_policy
-from hpo_ops.schedulers.asha import Asha
-from hpo_ops.schedulers.asha_promoting import AshaPromoting
-from hpo_ops.schedulers.asha_speculative import AshaSpeculative
-from hpo_ops.schedulers.bandit import Bandit
-from hpo_ops.schedulers.default import Default
-from hpo_ops.schedulers.early_term import EarlyTerm
-from hpo_ops.schedulers.halving import Halving
-from hpo_ops.schedulers.hyperband import Hyperband
-from hpo_ops.schedulers.hypersched import HyperSched
-from hpo_ops.schedulers.median import Median
-from hpo_ops.schedulers.patient import Patient
-from hpo_ops.schedulers.pbt import Pbt
-from hpo_ops.schedulers.percentile import Percentile
-from hpo_ops.schedulers.pop import Pop
-from hpo_ops.schedulers.scheduler_defaults import with_defaults
-from hpo_ops.schedulers.threshold import Threshold
+from hpo_ops.schedulers._asha import Asha
+from hpo_ops.schedulers._asha_promoting import AshaPromoting
+from hpo_ops.schedulers._asha_speculative import AshaSpeculative
+from hpo_ops.schedulers._bandit import Bandit
+from hpo_ops.schedulers._default import Default
+from hpo_ops.schedulers._early_term import EarlyTerm
+from hpo_ops.schedulers._halving import Halving
+from hpo_ops.schedulers._hyperband import Hyperband
+from hpo_ops.schedulers._hypersched import HyperSched
+from hpo_ops.schedulers._median import Median
+from hpo_ops.schedulers._patient import Patient
+from hpo_ops.schedulers._pbt import Pbt
+from hpo_ops.schedulers._percentile import Percentile
+from hpo_ops.schedulers._pop import Pop
+from hpo_ops.schedulers._scheduler_defaults import with_defaults
+from hpo_ops.schedulers._threshold import Threshold
 
 SCHEDULERS: Mapping[str, type[Scheduler]] = {
     "asha": Asha,

@@ -31,7 +31,7 @@ from typing import NoReturn, Protocol, SupportsFloat, cast
 
 from hpo_ops.protocol import ParamValue
 from hpo_ops.sdk import Trial, trial
-from hpo_ops.sdk.epoch_folders import newest_epoch, save_epoch
+from hpo_ops.sdk._epoch_folders import newest_epoch, save_epoch
 
 __all__ = ["Scored", "load", "main", "newest_epoch", "run", "save_epoch"]
 

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import NoReturn, Protocol, SupportsFloat
 
 from hpo_ops.protocol import Assignment, Outcome, ParamValue, Report, Workspace
-from hpo_ops.sdk.fold_splitting import split_fold
-from hpo_ops.sdk.seeding import be_deterministic, seed_all, seed_of_step
-from hpo_ops.sdk.standalone import StandaloneContext
-from hpo_ops.sdk.trial_workspace import TrialContext
+from hpo_ops.sdk._fold_splitting import split_fold
+from hpo_ops.sdk._seeding import be_deterministic, seed_all, seed_of_step
+from hpo_ops.sdk._standalone import StandaloneContext
+from hpo_ops.sdk._trial_workspace import TrialContext
 
 Saver = Callable[[Path], object]
 

@@ -1,7 +1,9 @@
 """The simulator: replays studies in virtual time, under the policies of live studies."""
 
-from hpo_ops.simulator.cluster_capacity import Cluster
-from hpo_ops.simulator.forecast_cache import MemoPredictor
+from hpo_ops.simulator._cluster_capacity import Cluster
+from hpo_ops.simulator._forecast_cache import MemoPredictor
+from hpo_ops.simulator._replay_result import Event, Interval, Replay
+from hpo_ops.simulator._simulation import simulate
 from hpo_ops.simulator.policy_comparison import (
     Outcome,
     Spread,
@@ -10,8 +12,6 @@ from hpo_ops.simulator.policy_comparison import (
     oracle_seconds,
     summarize,
 )
-from hpo_ops.simulator.replay_result import Event, Interval, Replay
-from hpo_ops.simulator.simulation import simulate
 from hpo_ops.simulator.synthetic_traces import game_study, image_study, slow_study, uneven_study
 from hpo_ops.simulator.trace_files import load_traces, save_traces
 from hpo_ops.simulator.traces import TraceError, Traces, TrialTrace

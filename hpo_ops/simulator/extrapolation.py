@@ -16,7 +16,7 @@ import numpy as np
 
 from hpo_ops.core import Observation, TrialState
 from hpo_ops.curves import CurvePredictor
-from hpo_ops.simulator.replay_result import Replay
+from hpo_ops.simulator._replay_result import Replay
 from hpo_ops.simulator.traces import Traces, TrialTrace
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from hpo_ops.core import Allocator, Scheduler, derive_seed
 from hpo_ops.curves import CurvePredictor
-from hpo_ops.simulator.cluster_capacity import Cluster
-from hpo_ops.simulator.forecast_cache import MemoPredictor
-from hpo_ops.simulator.replay_result import Replay
-from hpo_ops.simulator.simulation import simulate
+from hpo_ops.simulator._cluster_capacity import Cluster
+from hpo_ops.simulator._forecast_cache import MemoPredictor
+from hpo_ops.simulator._replay_result import Replay
+from hpo_ops.simulator._simulation import simulate
 from hpo_ops.simulator.traces import Traces
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from statistics import fmean, median
 
-from hpo_ops.simulator.cluster_capacity import Cluster
+from hpo_ops.simulator._cluster_capacity import Cluster
 from hpo_ops.simulator.traces import SegmentRecord, Traces, TrialTrace
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hpo_ops.simulator._replay_result import Replay
 from hpo_ops.simulator.policy_comparison import Outcome
-from hpo_ops.simulator.replay_result import Replay
 
 HOUR = 3600.0
 TO_TARGET = "hours to the target, or to the end without"

@@ -1,7 +1,6 @@
 """The stack: PostgreSQL, S3 and Airflow on one machine, for the demo, tests and benchmarks."""
 
-from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
-from hpo_ops.stack.stack_parts import (
+from hpo_ops.stack._stack_parts import (
     Part,
     PartFailedError,
     PartStatus,
@@ -10,6 +9,7 @@ from hpo_ops.stack.stack_parts import (
     StackError,
     Update,
 )
+from hpo_ops.stack.stack import Stack, stopping_at_the_end, supervised
 
 __all__ = [
     "Part",

@@ -11,8 +11,8 @@ import argparse
 import os
 from pathlib import Path
 
-from hpo_ops.stack.free_ports import LOOPBACK
-from hpo_ops.stack.object_store_security import StoreSecurity
+from hpo_ops.stack._free_ports import LOOPBACK
+from hpo_ops.stack._object_store_security import StoreSecurity
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -18,12 +18,11 @@ from typing import NoReturn
 import psutil
 
 from hpo_ops.client.token_signing import KeyRing
-from hpo_ops.stack.free_ports import choose_port
-from hpo_ops.stack.object_store import PORT_OFFSETS, ObjectStore
-from hpo_ops.stack.postgres import Database
-from hpo_ops.stack.servers import Servers
-from hpo_ops.stack.stack_files import Layout, write_private
-from hpo_ops.stack.stack_parts import (
+from hpo_ops.stack._free_ports import choose_port
+from hpo_ops.stack._object_store import PORT_OFFSETS, ObjectStore
+from hpo_ops.stack._postgres import Database
+from hpo_ops.stack._servers import Servers
+from hpo_ops.stack._stack_parts import (
     AIRFLOW_PARTS,
     Part,
     PartFailedError,
@@ -32,9 +31,10 @@ from hpo_ops.stack.stack_parts import (
     StackError,
     Update,
 )
+from hpo_ops.stack._stack_settings import USERNAME, Settings
+from hpo_ops.stack._supervisor import Supervisor
+from hpo_ops.stack.stack_files import Layout, write_private
 from hpo_ops.stack.stack_secrets import Secrets
-from hpo_ops.stack.stack_settings import USERNAME, Settings
-from hpo_ops.stack.supervisor import Supervisor
 
 DEFAULT_PORT = 8080
 DEFAULT_S3_PORT = 8333

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpo_ops.stack.stack_parts import Part
+from hpo_ops.stack._stack_parts import Part
 
 
 @dataclass(frozen=True)

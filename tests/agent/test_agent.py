@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.agent import UNDELIVERED
-from hpo_ops.agent.outbox import CLOSED, REJECTED
+from hpo_ops.agent._agent import UNDELIVERED
+from hpo_ops.agent._outbox import CLOSED, REJECTED
 from hpo_ops.checkpoints import BadCheckpointError
 from hpo_ops.client import GatewayRefusedError, GatewayUnreachableError
 from hpo_ops.protocol import (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpo_ops.agent.checkpoint_upload import Uploader
+from hpo_ops.agent._checkpoint_upload import Uploader
 from hpo_ops.checkpoints import BadCheckpointError
 from hpo_ops.protocol import Checkpoint, Folder
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import hpo_ops.agent
-from hpo_ops.agent.container_training import ContainerTraining
+from hpo_ops.agent._container_training import ContainerTraining
 from hpo_ops.agent.termination import KILL_SECONDS
 from hpo_ops.protocol import SIDECAR_VARIABLE, Action, Control, Workspace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.curve_forecasts import ChildFitter, Curve
+from hpo_ops.agent._curve_forecasts import ChildFitter, Curve
 from hpo_ops.protocol import (
     Action,
     Assignment,

@@ -17,10 +17,10 @@ import obstore
 import pytest
 
 from hpo_ops.agent import Agent
-from hpo_ops.agent.container_training import ContainerTraining
-from hpo_ops.agent.curve_forecasts import ChildFitter
-from hpo_ops.agent.log_shipping import LogShipper
-from hpo_ops.agent.sidecar import Segment, restore, run
+from hpo_ops.agent._container_training import ContainerTraining
+from hpo_ops.agent._curve_forecasts import ChildFitter
+from hpo_ops.agent._log_shipping import LogShipper
+from hpo_ops.agent._sidecar import Segment, restore, run
 from hpo_ops.checkpoints import BadCheckpointError, Checkpoints, Logs, Store, open_store
 from hpo_ops.protocol import (
     MARKER,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpo_ops.agent.log_shipping import SHIP_SECONDS, LogShipper
+from hpo_ops.agent._log_shipping import SHIP_SECONDS, LogShipper
 from hpo_ops.checkpoints import LogRef, Logs, open_store
 
 

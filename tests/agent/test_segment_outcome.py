@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.segment_outcome import TrainingEnd, judge, read_last_line, read_result
+from hpo_ops.agent._segment_outcome import TrainingEnd, judge, read_last_line, read_result
 from hpo_ops.protocol import Action, Assignment, Cause, Control, Outcome, SegmentResult
 
 ASSIGNMENT = Assignment(

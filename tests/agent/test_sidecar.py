@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.agent.sidecar import Segment, restore, run
+from hpo_ops.agent._sidecar import Segment, restore, run
 from hpo_ops.checkpoints import Checkpoints, Logs, open_store, upload_code
 from hpo_ops.protocol import MARKER, Assignment, Report, Workspace
 from tests.gateways import FakeGateway

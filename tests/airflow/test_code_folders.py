@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import hpo_ops.airflow.code_folders
+from hpo_ops.airflow._running_studies import code_folder
 from hpo_ops.airflow.code_folders import present_code, unpack_code
-from hpo_ops.airflow.running_studies import code_folder
 from hpo_ops.airflow.trigger_form import read_trigger
 from hpo_ops.checkpoints import BadCodeError, open_store
 from hpo_ops.checkpoints.code_archive import keep_code

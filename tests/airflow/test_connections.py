@@ -18,9 +18,9 @@ from hpo_ops.client import GatewayRefusedError, StudyRequest, Waiter
 from hpo_ops.client.transport import API, request_headers
 from hpo_ops.gateway.gateway_settings import open_gateway
 from hpo_ops.gateway.http.gateway_app import create_app
-from hpo_ops.stack.airflow_environment import _gateway_connection, api_server_environment
+from hpo_ops.stack._airflow_environment import _gateway_connection, api_server_environment
+from hpo_ops.stack._stack_settings import Settings
 from hpo_ops.stack.stack_secrets import Secrets
-from hpo_ops.stack.stack_settings import Settings
 from tests.servers import served
 from tests.studies import study_data
 

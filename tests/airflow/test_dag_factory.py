@@ -10,8 +10,8 @@ import pytest
 import yaml
 from airflow.serialization.serialized_objects import DagSerialization
 
+from hpo_ops.airflow._running_studies import RunningStudies
 from hpo_ops.airflow.dag_factory import build_dag, build_dags
-from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.airflow.trigger_form import check_map_length, form_of, read_trigger
 from hpo_ops.config import StudyError, parse_study
 from hpo_ops.config.round_planning import count_rounds

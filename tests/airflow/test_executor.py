@@ -23,7 +23,7 @@ from airflow.executors.executor_utils import ExecutorName
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
-from hpo_ops.stack.airflow_environment import EXECUTOR
+from hpo_ops.stack._airflow_environment import EXECUTOR
 
 KILLS = int(os.environ.get("HPO_KILLS", "60"))
 WORKERS = 3

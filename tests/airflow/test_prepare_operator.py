@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import DAG
 
-import hpo_ops.airflow.prepare_operator
-from hpo_ops.airflow.prepare_operator import PrepareOperator
+import hpo_ops.airflow._prepare_operator
+from hpo_ops.airflow._prepare_operator import PrepareOperator
 from hpo_ops.checkpoints import hash_code
 from hpo_ops.config import StudyError, parse_study
 from hpo_ops.runners.local.operator import TrialOperator
@@ -31,7 +31,7 @@ def test_code_is_packed_for_pods_and_what_it_asks_for_is_known(
     is_installed: bool,
     packages: list[str],
 ) -> None:
-    monkeypatch.setattr(hpo_ops.airflow.prepare_operator, "store_credentials", lambda: None)
+    monkeypatch.setattr(hpo_ops.airflow._prepare_operator, "store_credentials", lambda: None)
     code = tmp_path / "code"
     code.mkdir()
     (code / "requirements.txt").write_text("numpy")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hpo_ops.airflow import reconcile_dag
+from hpo_ops.airflow._running_studies import RunningStudies
 from hpo_ops.airflow.reconcile_dag import ReconcileOperator, build_reconcile_dag, run_state
-from hpo_ops.airflow.running_studies import RunningStudies
 from hpo_ops.config import parse_study
 from hpo_ops.core.leftovers import RunState
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from hpo_ops.runners.kubernetes._cluster_leftovers import Cluster
 from tests.client.test_reconciler import STUDY, FakeLedger
 from tests.runners.fake_kubernetes import FakeKubernetes
 from tests.studies import study_data

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, ErrorType
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, OKResponse, TriggerDagRun
 
-from hpo_ops.airflow.repeats import RepeatOf, read_repeat, start_repeats
+from hpo_ops.airflow._repeats import RepeatOf, read_repeat, start_repeats
 from hpo_ops.config import parse_study
 from tests.studies import study_data
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from hpo_ops.airflow.study_files import list_study_files, read_study_files
+from hpo_ops.airflow._study_files import list_study_files, read_study_files
 from hpo_ops.config import parse_study
 from tests.studies import study_data
 

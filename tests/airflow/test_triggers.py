@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TaskSkippedEvent, TriggerEvent
 
-from hpo_ops.airflow import triggers
-from hpo_ops.airflow.triggers import Listener, TrialWakeTrigger
+from hpo_ops.airflow import _triggers
+from hpo_ops.airflow._triggers import Listener, TrialWakeTrigger
 from hpo_ops.client import GatewayUnreachableError, TrialResult, Waiter, WakeUp
 from hpo_ops.core import TrialState
 
@@ -46,9 +46,9 @@ def test_triggers_share_one_request_and_outlive_a_gateway_that_is_away(
     async def connect(_: object) -> Gateway:
         return gateway
 
-    monkeypatch.setattr(triggers, "connect_triggerer", connect)
-    monkeypatch.setattr(triggers, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(triggers, "_listener", Listener())
+    monkeypatch.setattr(_triggers, "connect_triggerer", connect)
+    monkeypatch.setattr(_triggers, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(_triggers, "_listener", Listener())
 
     async def fire(trial: int) -> Any:
         async for event in TrialWakeTrigger(study_id=4, trial=trial).run():

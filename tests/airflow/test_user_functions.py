@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.airflow.sensors import EarlyStopSensor
-from hpo_ops.airflow.study_operators import FinalizeOperator
+from hpo_ops.airflow._sensors import EarlyStopSensor
+from hpo_ops.airflow._study_operators import FinalizeOperator
 from hpo_ops.client import StudyHandle
 from hpo_ops.config import StudyConfig, parse_study
 from tests.studies import study_data

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.airflow import study_operators
-from hpo_ops.airflow.sensors import EarlyStopSensor
-from hpo_ops.airflow.study_operators import CollectOperator
-from hpo_ops.airflow.xcom_scores import batched, pull_scores
+from hpo_ops.airflow import _study_operators
+from hpo_ops.airflow._sensors import EarlyStopSensor
+from hpo_ops.airflow._study_operators import CollectOperator
+from hpo_ops.airflow._xcom_scores import batched, pull_scores
 from hpo_ops.client import AbsorbedScores, CollectedRound, StudyHandle, TrialResult
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
@@ -61,7 +61,7 @@ class Gateway:
 
 def test_collect_brings_the_scores_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = Gateway(AbsorbedScores(absorbed=[1], disagreements=["trial 0 differs"]))
-    monkeypatch.setattr(study_operators, "connect_gateway", lambda: gateway)
+    monkeypatch.setattr(_study_operators, "connect_gateway", lambda: gateway)
     collect = CollectOperator(
         task_id="collect", study=HANDLE.to_dict(), round_number=0, trial_task_id="trial"
     )

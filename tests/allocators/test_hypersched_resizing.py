@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hpo_ops.allocators.hypersched_resizing import is_worth_resizing, resize_gain, startup_seconds
+from hpo_ops.allocators._hypersched_resizing import is_worth_resizing, resize_gain, startup_seconds
 from hpo_ops.core import TrialState
 from tests.allocators.scored_studies import IMAGENET, scored
 

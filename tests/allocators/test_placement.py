@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hpo_ops.allocators.placement import Placer, units_of
+from hpo_ops.allocators._placement import Placer, units_of
 from hpo_ops.core import Capacity, Trial
 
 

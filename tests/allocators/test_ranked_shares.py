@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from hpo_ops.allocators import Even, TopTrial, Uniform
-from hpo_ops.allocators.ranked_shares import uniform_widths
+from hpo_ops.allocators._ranked_shares import uniform_widths
 from hpo_ops.core import Capacity
 from tests.allocators.scored_studies import IMAGENET, scored
 from tests.contracts.allocator import AllocatorContract

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo_ops.allocators import DynamicFluid
-from hpo_ops.allocators.remaining_work import on_one_scale, work_of
+from hpo_ops.allocators._remaining_work import on_one_scale, work_of
 from hpo_ops.core import Capacity, Goal, Member, Study
 from tests.contracts.allocator import group_of
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo_ops.checkpoints.checkpoint_folder import BadCheckpointError, files_of
+from hpo_ops.checkpoints._checkpoint_folder import BadCheckpointError, files_of
 from hpo_ops.checkpoints.manifest import Manifest, ManifestFile, check_path
 from hpo_ops.protocol import MARKER, Folder
 

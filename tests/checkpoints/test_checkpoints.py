@@ -143,7 +143,7 @@ def test_an_upload_that_is_cut_short_replaces_nothing_by_half(
         raise ConnectionResetError
 
     with monkeypatch.context() as patch:
-        patch.setattr("hpo_ops.checkpoints.checkpoints.send", cut)
+        patch.setattr("hpo_ops.checkpoints._checkpoints.send", cut)
         with pytest.raises(ConnectionResetError):
             checkpoints.upload(0, 5, tmp_path / "0-5")
     assert checkpoints.complete(0) == [(0, 4)]

@@ -13,8 +13,8 @@ from hpo_ops.cli import doctor_command
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.cli.commands import app
 from hpo_ops.core.runner_resources import ResourcesUnavailableError
-from hpo_ops.runners.kubernetes import cluster_leftovers
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from hpo_ops.runners.kubernetes import _cluster_leftovers
+from hpo_ops.runners.kubernetes._cluster_leftovers import Cluster
 from tests.client.test_reconciler import STUDY, FakeLedger
 from tests.runners.fake_kubernetes import FakeKubernetes
 
@@ -46,7 +46,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return Cluster(there.kubernetes, namespace or "default")
 
     monkeypatch.setattr(doctor_command, "connect", lambda: there)
-    monkeypatch.setattr(cluster_leftovers, "connect_by_kubeconfig", connect_cluster)
+    monkeypatch.setattr(_cluster_leftovers, "connect_by_kubeconfig", connect_cluster)
     return there
 
 

@@ -11,9 +11,9 @@ from hpo_ops.cli.commands import app
 from hpo_ops.cli.connection import STATE_FOLDER
 from hpo_ops.client.token_signing import KeyRing, parse_task_key
 from hpo_ops.gateway.tokens import read_token
+from hpo_ops.stack._stack_settings import Settings
 from hpo_ops.stack.stack_files import Layout
 from hpo_ops.stack.stack_secrets import Secrets
-from hpo_ops.stack.stack_settings import Settings
 
 
 def hpo(*words: str) -> str:

@@ -63,7 +63,7 @@ def test_what_is_in_brackets_is_printed_too(tmp_path: Path) -> None:
 def test_a_user_checks_a_study_with_a_class_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = "from hpo_ops.schedulers.default import Default\nclass Mine(Default): pass\n"
+    source = "from hpo_ops.schedulers._default import Default\nclass Mine(Default): pass\n"
     (tmp_path / "mine_alone.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     good = write_study(tmp_path, scheduler={"name": "mine_alone:Mine", "max_steps": 3})

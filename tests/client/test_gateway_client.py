@@ -16,8 +16,8 @@ from hpo_ops.client import (
     GatewayUnreachableError,
     SegmentClient,
 )
-from hpo_ops.client import gateway_client as client_http
-from hpo_ops.client.gateway_client import MAX_FAILURES
+from hpo_ops.client import _gateway_client as client_http
+from hpo_ops.client._gateway_client import MAX_FAILURES
 from hpo_ops.client.transport import API, Transport
 from hpo_ops.protocol import Action, Outcome, Report, SegmentResult
 

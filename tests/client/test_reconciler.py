@@ -9,7 +9,7 @@ from typing import Any, cast
 from hpo_ops.client import GatewayClient
 from hpo_ops.client.reconciler import Reconciler
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, RunState, StrayLease
-from hpo_ops.runners.kubernetes.cluster_leftovers import Cluster
+from hpo_ops.runners.kubernetes._cluster_leftovers import Cluster
 from tests.runners.fake_kubernetes import FakeKubernetes
 from tests.studies import study_data
 

@@ -13,7 +13,7 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client import ApiException
 
-from hpo_ops.stack.free_ports import choose_port
+from hpo_ops.stack._free_ports import choose_port
 from tests.cluster import host
 from tests.cluster.availability import ClusterUnavailableError
 from tests.cluster.build import PATH, Say, wait_for_containerd

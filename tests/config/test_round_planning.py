@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from hpo_ops.config import StudyError, parse_study
+from hpo_ops.config._study_config import StudyConfig
 from hpo_ops.config.round_planning import MAX_ROUNDS, count_rounds, trials_per_round
-from hpo_ops.config.study_config import StudyConfig
 from tests.studies import study_data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpo_ops.curves.curve_families import FAMILIES
+from hpo_ops.curves._curve_families import FAMILIES
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hpo_ops.cli.command_errors import CommandError
 from hpo_ops.client import GatewayUnreachableError
 from hpo_ops.stack import Part, Stack, supervised
-from hpo_ops.stack.processes import STACK_PART
+from hpo_ops.stack._processes import STACK_PART
 from tests.e2e.airflow import QUIET, Lab, wait_for
 
 STUDIES = {"chaos_rolling": "rolling", "chaos_rounds": "rounds"}

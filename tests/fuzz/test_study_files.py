@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from hpo_ops.config import StudyConfig, StudyError, parse_study
+from hpo_ops.config._study_loading import load_study
 from hpo_ops.config.job_file import Job, parse_job, study_of
-from hpo_ops.config.study_loading import load_study
-from hpo_ops.samplers.sampler_registry import SAMPLERS
+from hpo_ops.samplers._sampler_registry import SAMPLERS
 from hpo_ops.schedulers import SCHEDULERS
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.mutations import damaged, near

@@ -146,7 +146,7 @@ def test_who_has_no_right_learns_nothing_about_a_study_that_is_wrong(
 def test_a_study_stays_readable_when_its_class_is_not_allowed_any_more(
     services: Gateway, web: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "hpo_ops.schedulers.default:Default"
+    name = "hpo_ops.schedulers._default:Default"
     monkeypatch.setenv("HPO_ALLOWED_CLASSES", name)
     config = study_data(scheduler={"name": name}, allocator=None)
     body = {"config": config, "dag_id": "small", "run_id": "one"}

@@ -17,13 +17,13 @@ from hpo_ops.isolation.allowlist import (
     is_allowed,
     load_allowed,
 )
-from hpo_ops.samplers.sampler_registry import is_algorithm
+from hpo_ops.samplers._sampler_registry import is_algorithm
 from hpo_ops.schedulers import create_scheduler
 
 MODULE = "a_package_of_theirs"
 TARGET = f"{MODULE}:Theirs"
 SOURCE = """
-from hpo_ops.schedulers.default import Default
+from hpo_ops.schedulers._default import Default
 from optuna.samplers import RandomSampler
 class Theirs(Default): pass
 class Sampler(RandomSampler): pass

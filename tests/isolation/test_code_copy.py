@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.isolation import code_copy
-from hpo_ops.isolation.code_copy import copy_code
+from hpo_ops.isolation import _code_copy
+from hpo_ops.isolation._code_copy import copy_code
 
 
 @pytest.fixture
@@ -68,6 +68,6 @@ def test_code_that_only_its_owner_may_read_is_an_error(source: Path, tmp_path: P
 def test_a_folder_that_is_too_large_is_refused(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_copy, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(_code_copy, "MAX_BYTES", 1 << 20)
     with pytest.raises(OSError, match="at most 1 are copied"):
         copy_code(source, tmp_path / "target")

@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, func, insert, select
 
 from hpo_ops.client import Progress
 from hpo_ops.core.leftovers import YOUNG_SECONDS
-from hpo_ops.ledger.schema import leases, segments
-from hpo_ops.runners.kubernetes.pod_names import AGENT, MANAGED_BY, SEGMENT_LABEL, TRAINING
+from hpo_ops.ledger._schema import leases, segments
+from hpo_ops.runners.kubernetes._pod_names import AGENT, MANAGED_BY, SEGMENT_LABEL, TRAINING
 from tests.cluster.forward import Valve
 from tests.e2e.airflow import wait_for
 from tests.k8s.lab import ALL_STEPS, WHOLE, PodLab, Watch, pace

@@ -6,12 +6,12 @@ import pytest
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.ledger import Ledger
+from hpo_ops.ledger._schema import checkpoints, reports
 from hpo_ops.ledger.checkpoint_ranking import (
     find_best_checkpoint,
     list_checkpoints,
     rank_checkpoints,
 )
-from hpo_ops.ledger.schema import checkpoints, reports
 from tests.ledger.conftest import start
 from tests.ledger.test_trial_listing import add_trial
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, func, select, text, update
 
 from hpo_ops.ledger import Ledger
+from hpo_ops.ledger._schema import leases
 from hpo_ops.ledger.leases import (
     LEASE_TIME,
     count_free,
@@ -23,7 +24,6 @@ from hpo_ops.ledger.leases import (
     take,
     why_never,
 )
-from hpo_ops.ledger.schema import leases
 from tests.ledger.conftest import start
 
 

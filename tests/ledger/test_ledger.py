@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from hpo_ops.config import parse_study
 from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.ledger import EventKind, Ledger, StudyIdentity, UnknownStudyError
-from hpo_ops.ledger.schema import decisions, events, metadata, reports, trials
+from hpo_ops.ledger._schema import decisions, events, metadata, reports, trials
 from hpo_ops.protocol import Checkpoint, Report
 from tests.ledger.conftest import start
 from tests.studies import study_data

@@ -14,10 +14,10 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, inspect, select, text
 
-import hpo_ops.ledger.migrating
-from hpo_ops.ledger.migrating import migrate
+import hpo_ops.ledger._migrating
+from hpo_ops.ledger._migrating import migrate
+from hpo_ops.ledger._schema import SCHEMA, metadata, segments, trials
 from hpo_ops.ledger.rows import read_segment, read_trial
-from hpo_ops.ledger.schema import SCHEMA, metadata, segments, trials
 from hpo_ops.protocol import Action, Cause
 
 
@@ -78,7 +78,7 @@ def test_the_ledger_leaves_the_public_schema_to_optuna(empty_database: str) -> N
 def _migrate_to(engine: Engine, revision: str) -> None:
     """Brings a database to an older schema."""
     config = Config()
-    folder = Path(hpo_ops.ledger.migrating.__file__).parent / "migrations"
+    folder = Path(hpo_ops.ledger._migrating.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))

@@ -8,7 +8,7 @@ import pytest
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.ledger import Ledger
-from hpo_ops.ledger.schema import decisions, segments, trials
+from hpo_ops.ledger._schema import decisions, segments, trials
 from hpo_ops.ledger.trial_listing import (
     count_served_trials,
     count_trials_by_state,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpo_ops.protocol import Message, ProtocolError
-from hpo_ops.protocol.decoding import decoder
+from hpo_ops.protocol._decoding import decoder
 
 
 class Colour(StrEnum):

@@ -14,8 +14,8 @@ import pytest
 
 from hpo_ops.agent import Agent
 from hpo_ops.protocol import Assignment, SegmentResult, Workspace
-from hpo_ops.runners.local.process_runner import ProcessRunner
-from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.local._process_runner import ProcessRunner
+from hpo_ops.runners.local._warm_starter import WarmStarter
 from tests.gateways import FakeGateway
 
 WAIT_SECONDS = 30.0

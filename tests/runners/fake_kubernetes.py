@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from hpo_ops.runners.kubernetes.pod_names import MANAGED_BY, SEGMENT_LABEL
+from hpo_ops.runners.kubernetes._pod_names import MANAGED_BY, SEGMENT_LABEL
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

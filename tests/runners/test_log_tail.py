@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo_ops.runners.log_tail import LogTail
+from hpo_ops.runners._log_tail import LogTail
 
 
 @given(st.lists(st.binary(max_size=2000), max_size=8))

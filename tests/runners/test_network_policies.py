@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpo_ops.runners.kubernetes.pod_names import MANAGED_BY
+from hpo_ops.runners.kubernetes._pod_names import MANAGED_BY
 
 FILE = Path(__file__).parents[2] / "k8s_pod_templates" / "network" / "network_policies.yaml"
 POLICIES: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text(encoding="utf-8")))

@@ -10,8 +10,8 @@ import pytest
 
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.protocol import Action, Assignment, Checkpoint, Control, Folder, Outcome, Report
-from hpo_ops.runners.local.process_runner import ProcessRunner
-from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.local._process_runner import ProcessRunner
+from hpo_ops.runners.local._warm_starter import WarmStarter
 from hpo_ops.runners.segment_with_agent import run_segment
 from tests.gateways import FakeGateway
 

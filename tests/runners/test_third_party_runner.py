@@ -119,6 +119,6 @@ def test_a_runner_without_its_libraries_keeps_no_other_from_its_dag(
 
 def test_once_it_is_gone_its_studies_stay_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     data = study().to_dict()
-    monkeypatch.setattr("hpo_ops.config.study_config.runner_names", lambda: ["local"])
+    monkeypatch.setattr("hpo_ops.config._study_config.runner_names", lambda: ["local"])
     assert parse_study(data, source="ledger", is_entered=True).runner == "queue"
     assert "queue" in runner_names()

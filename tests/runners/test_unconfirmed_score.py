@@ -7,8 +7,8 @@ import pytest
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
 from hpo_ops.protocol import Assignment, Outcome, Report, SegmentResult
+from hpo_ops.runners._unconfirmed_score import unconfirmed_score
 from hpo_ops.runners.segment_with_agent import FinishedSegment
-from hpo_ops.runners.unconfirmed_score import unconfirmed_score
 from tests.studies import study_data
 
 ASSIGNMENT = Assignment(study="s", trial=4, segment="ab", params={"lr": 0.1}, metrics=["accuracy"])

@@ -12,8 +12,8 @@ from optuna.storages import InMemoryStorage
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.search_space import Categorical, Float, Int, Space
+from hpo_ops.samplers._sampler_registry import check_sampler
 from hpo_ops.samplers.optuna_search import Search
-from hpo_ops.samplers.sampler_registry import check_sampler
 from hpo_ops.samplers.user_algorithm import close_processes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")

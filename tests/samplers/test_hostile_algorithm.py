@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.samplers.user_algorithm_process import Algorithm, AlgorithmError, Limits
+from hpo_ops.samplers._user_algorithm_process import Algorithm, AlgorithmError, Limits
 
 SECRET = "the-secret-of-the-platform"  # noqa: S105
 BASE = """
@@ -180,7 +180,7 @@ def test_an_algorithm_and_its_daemon_do_not_outlive_a_platform_that_is_killed(
             "-c",
             "import sys, time\n"
             "from pathlib import Path\n"
-            "from hpo_ops.samplers.user_algorithm_process import Algorithm, Limits\n"
+            "from hpo_ops.samplers._user_algorithm_process import Algorithm, Limits\n"
             "code = Path(sys.argv[1])\n"
             "one = Algorithm('theirs:Daemon', folder=code, seed=1, limits=Limits())\n"
             "one.start(space={}, direction='maximize', options={}, state=None)\n"

@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage, InMemoryStorage
 
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.search_space import Categorical, Float, Int, Space
-from hpo_ops.samplers.draft_trial import Draft
+from hpo_ops.samplers._draft_trial import Draft
 from hpo_ops.samplers.optuna_search import MAX_INTERMEDIATE_VALUES, Search
 from hpo_ops.samplers.optuna_storage import open_storage
 

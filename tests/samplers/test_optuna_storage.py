@@ -9,7 +9,7 @@ import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from hpo_ops.samplers.draft_trial import Draft
+from hpo_ops.samplers._draft_trial import Draft
 from hpo_ops.samplers.optuna_storage import describe_trial, end_trial, open_storage
 
 SPACE = {"lr": FloatDistribution(1e-4, 1e-1, log=True), "opt": CategoricalDistribution(["a", 1])}

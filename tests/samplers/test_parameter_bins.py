@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpo_ops.core.param_fitting import fit
 from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
-from hpo_ops.samplers.parameter_bins import to_axis
+from hpo_ops.samplers._parameter_bins import to_axis
 
 
 @st.composite

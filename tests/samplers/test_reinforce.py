@@ -17,11 +17,11 @@ from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.param_fitting import fit
 from hpo_ops.core.search_space import Categorical, Float, Int, Space
 from hpo_ops.samplers import reinforce
+from hpo_ops.samplers._parameter_bins import ABSENT, to_axis
+from hpo_ops.samplers._sampler_registry import check_sampler
 from hpo_ops.samplers.optuna_search import Search
-from hpo_ops.samplers.parameter_bins import ABSENT, to_axis
 from hpo_ops.samplers.reinforce import Learner, advantages, forget_learners
 from hpo_ops.samplers.reinforce_policy import Policy
-from hpo_ops.samplers.sampler_registry import check_sampler
 
 SPACE = Space(
     {

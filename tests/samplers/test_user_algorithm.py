@@ -18,10 +18,10 @@ from optuna.storages import BaseStorage, InMemoryStorage
 from hpo_ops.core import Direction, TrialState
 from hpo_ops.core.search_space import Categorical, Float, Int, Space
 from hpo_ops.samplers import user_algorithm
+from hpo_ops.samplers._user_algorithm_process import AlgorithmError
 from hpo_ops.samplers.optuna_search import Search
 from hpo_ops.samplers.optuna_storage import open_storage
 from hpo_ops.samplers.user_algorithm import JOURNAL, Journal, close_processes
-from hpo_ops.samplers.user_algorithm_process import AlgorithmError
 
 LEDGER = """
 import os, random

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpo_ops.samplers.user_algorithm_process import (
+from hpo_ops.samplers._user_algorithm_process import (
     Algorithm,
     AlgorithmError,
     AlgorithmExitedError,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hpo_ops.core import Action, Goal, Study
 from hpo_ops.schedulers import Hyperband
-from hpo_ops.schedulers.hyperband import bracket_sizes
+from hpo_ops.schedulers._hyperband import bracket_sizes
 from tests.contracts.scheduler import SchedulerContract
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpo_ops.core import Action, Goal, Study, TrialState
 from hpo_ops.schedulers import Asha, HyperSched
-from hpo_ops.schedulers.hypersched import Variant
+from hpo_ops.schedulers._hypersched import Variant
 from tests.contracts.scheduler import Live, SchedulerContract
 from tests.schedulers.deadline_studies import running
 

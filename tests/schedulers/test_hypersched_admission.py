@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpo_ops.core import TrialState
-from hpo_ops.schedulers.hypersched_admission import Admission, admission_bound, should_start
+from hpo_ops.schedulers._hypersched_admission import Admission, admission_bound, should_start
 from tests.schedulers.deadline_studies import running
 
 

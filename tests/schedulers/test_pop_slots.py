@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpo_ops.schedulers.pop_slots import divide_slots
+from hpo_ops.schedulers._pop_slots import divide_slots
 
 
 @pytest.mark.parametrize(

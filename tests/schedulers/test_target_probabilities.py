@@ -9,7 +9,7 @@ import pytest
 
 from hpo_ops.core import Goal, Study, TrialState
 from hpo_ops.schedulers import Pop
-from hpo_ops.schedulers.target_probabilities import probability_to_reach
+from hpo_ops.schedulers._target_probabilities import probability_to_reach
 from tests.schedulers.random_events import TRIALS, Event, random_events, study_after
 
 

@@ -12,7 +12,7 @@ import pytest
 from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.config import load_study
 from hpo_ops.protocol import Action, Assignment, Control, Outcome, Report, SegmentResult
-from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local._process_runner import ProcessRunner
 from hpo_ops.runners.segment_with_agent import run_segment
 from tests.gateways import FakeGateway
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo_ops.sdk.fold_splitting import split_fold
+from hpo_ops.sdk._fold_splitting import split_fold
 
 
 @given(st.integers(2, 12), st.integers(0, 60), st.integers(0, 5))

@@ -24,7 +24,7 @@ from hpo_ops.protocol import (
     Workspace,
     write_atomically,
 )
-from hpo_ops.sdk.epoch_folders import newest_epoch, save_epoch
+from hpo_ops.sdk._epoch_folders import newest_epoch, save_epoch
 
 RETURNS = """
 class Model:

@@ -16,7 +16,7 @@ from hpo_ops.schedulers import (
     Halving,
     HyperSched,
 )
-from hpo_ops.schedulers.hypersched import Variant
+from hpo_ops.schedulers._hypersched import Variant
 from hpo_ops.simulator import (
     Cluster,
     Traces,

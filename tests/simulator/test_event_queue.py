@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop
 
-from hpo_ops.simulator.event_queue import EventQueue, Kind
+from hpo_ops.simulator._event_queue import EventQueue, Kind
 
 
 def test_events_come_by_time_and_of_one_time_in_the_order_of_scheduling() -> None:

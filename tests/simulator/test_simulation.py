@@ -33,7 +33,7 @@ from hpo_ops.schedulers import (
     Pbt,
     Pop,
 )
-from hpo_ops.schedulers.hypersched import Variant
+from hpo_ops.schedulers._hypersched import Variant
 from hpo_ops.simulator import (
     Cluster,
     image_study,

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from hpo_ops.stack import Part
-from hpo_ops.stack.airflow_health import find_healthy
+from hpo_ops.stack._airflow_health import find_healthy
 
 
 class Airflow(BaseHTTPRequestHandler):

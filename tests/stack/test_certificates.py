@@ -3,7 +3,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from hpo_ops.stack.certificates import LIFETIME, RENEWAL, ensure_certificates
+from hpo_ops.stack._certificates import LIFETIME, RENEWAL, ensure_certificates
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 HOSTS = ["s3", "127.0.0.1"]

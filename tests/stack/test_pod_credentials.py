@@ -25,13 +25,13 @@ from sqlalchemy.engine import URL
 
 from hpo_ops.airflow.connections import pod_store_environment
 from hpo_ops.checkpoints import Checkpoints, Credentials, Logs, open_store
-from hpo_ops.checkpoints.pod_logs import LogRef
+from hpo_ops.checkpoints._pod_logs import LogRef
 from hpo_ops.client import GatewayRefusedError, NextAction, StudyRequest
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.http.gateway_app import create_app
 from hpo_ops.ledger import Ledger
+from hpo_ops.ledger._schema import checkpoints, segments
 from hpo_ops.ledger.leases import set_capacity
-from hpo_ops.ledger.schema import checkpoints, segments
 from hpo_ops.protocol import Outcome, SegmentResult
 from tests.databases import fresh_database
 from tests.gateway.web import SECRET, agent, segment_of
@@ -125,7 +125,7 @@ def scene(s3: Credentials, postgres: URL, template: str) -> Iterator[Scene]:
 def mounted(services: Gateway) -> TestClient:
     """The gateway, which makes credentials where this version does."""
     try:
-        from hpo_ops.airflow.store_sessions import open_store_session
+        from hpo_ops.airflow._store_sessions import open_store_session
     except ModuleNotFoundError:
         app = create_app(services)
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from hpo_ops.stack.postgres import Postgres
+from hpo_ops.stack._postgres import Postgres
 from hpo_ops.stack.stack_files import Layout
 from hpo_ops.stack.stack_secrets import Secrets
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from hpo_ops.stack.processes import (
+from hpo_ops.stack._processes import (
     STACK_ID,
     STACK_PART,
     ProcessRecord,
@@ -88,7 +88,7 @@ def test_an_orphan_in_another_session_is_found_by_its_mark(tmp_path: Path) -> No
 
 
 def test_own_ancestors_are_never_found() -> None:
-    script = "from hpo_ops.stack.processes import find_marked; print(find_marked('mine'))"
+    script = "from hpo_ops.stack._processes import find_marked; print(find_marked('mine'))"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, STACK_ID: "mine"},

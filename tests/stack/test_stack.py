@@ -17,7 +17,7 @@ import psycopg2
 import pytest
 
 from hpo_ops.stack import Part, PartFailedError, Phase, Stack, StackError, Update
-from hpo_ops.stack.processes import STACK_ID
+from hpo_ops.stack._processes import STACK_ID
 from tests.stack.airflow_options import unknown_options
 
 pytestmark = pytest.mark.e2e

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.stack import Stack, StackError
-from hpo_ops.stack.free_ports import choose_port, is_free
+from hpo_ops.stack._free_ports import choose_port, is_free
+from hpo_ops.stack._stack_settings import Settings
 from hpo_ops.stack.stack_files import Layout
 from hpo_ops.stack.stack_secrets import Secrets
-from hpo_ops.stack.stack_settings import Settings
 
 
 def test_a_taken_port_is_replaced_by_a_free_one() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hpo_ops.stack import Part, PartFailedError, Phase, Update
-from hpo_ops.stack import startup as startup_module
-from hpo_ops.stack.stack_parts import AIRFLOW_PARTS
-from hpo_ops.stack.startup import Startup
+from hpo_ops.stack import _startup as startup_module
+from hpo_ops.stack._stack_parts import AIRFLOW_PARTS
+from hpo_ops.stack._startup import Startup
 
 
 class Clock:

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from hpo_ops.stack import Part, StackError
-from hpo_ops.stack import supervisor as supervisor_module
-from hpo_ops.stack.processes import ProcessRecord
-from hpo_ops.stack.supervisor import CALM_SECONDS, LONGEST_DELAY_SECONDS, Supervisor, Watch
+from hpo_ops.stack import _supervisor as supervisor_module
+from hpo_ops.stack._processes import ProcessRecord
+from hpo_ops.stack._supervisor import CALM_SECONDS, LONGEST_DELAY_SECONDS, Supervisor, Watch
 
 
 def a_watch() -> Watch:

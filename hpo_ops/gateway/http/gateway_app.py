@@ -6,24 +6,24 @@ from fastapi import Depends, FastAPI
 
 from hpo_ops import __version__
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http.api_description_routes import api_description_router
-from hpo_ops.gateway.http.authentication import Authenticator, Login
-from hpo_ops.gateway.http.error_responses import add_error_responses
-from hpo_ops.gateway.http.experiment_routes import experiment_router
-from hpo_ops.gateway.http.import_routes import import_router
-from hpo_ops.gateway.http.job_routes import job_router
-from hpo_ops.gateway.http.pool_routes import pool_router
-from hpo_ops.gateway.http.reconcile_routes import reconcile_router
-from hpo_ops.gateway.http.recording_routes import recording_router
-from hpo_ops.gateway.http.request_guard import RequestGuard
+from hpo_ops.gateway.http._api_description_routes import api_description_router
+from hpo_ops.gateway.http._authentication import Authenticator, Login
+from hpo_ops.gateway.http._error_responses import add_error_responses
+from hpo_ops.gateway.http._experiment_routes import experiment_router
+from hpo_ops.gateway.http._import_routes import import_router
+from hpo_ops.gateway.http._job_routes import job_router
+from hpo_ops.gateway.http._pool_routes import pool_router
+from hpo_ops.gateway.http._reconcile_routes import reconcile_router
+from hpo_ops.gateway.http._recording_routes import recording_router
+from hpo_ops.gateway.http._request_guard import RequestGuard
+from hpo_ops.gateway.http._round_routes import round_router
+from hpo_ops.gateway.http._segment_routes import segment_router, segment_task_router
+from hpo_ops.gateway.http._store_session_routes import OpenSession, store_session_router
+from hpo_ops.gateway.http._study_control_routes import study_control_router
+from hpo_ops.gateway.http._study_routes import study_router, study_task_router
+from hpo_ops.gateway.http._token_scopes import TokenScopes
+from hpo_ops.gateway.http._trial_routes import trial_router, trial_task_router
 from hpo_ops.gateway.http.request_limits import REQUESTS_PER_SECOND, RateLimiter
-from hpo_ops.gateway.http.round_routes import round_router
-from hpo_ops.gateway.http.segment_routes import segment_router, segment_task_router
-from hpo_ops.gateway.http.store_session_routes import OpenSession, store_session_router
-from hpo_ops.gateway.http.study_control_routes import study_control_router
-from hpo_ops.gateway.http.study_routes import study_router, study_task_router
-from hpo_ops.gateway.http.token_scopes import TokenScopes
-from hpo_ops.gateway.http.trial_routes import trial_router, trial_task_router
 from hpo_ops.gateway.services.job_submission import Jobs, Platform
 
 PREFIX = "/api/v1"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hpo_ops.client import Best, TrialSummary
 from hpo_ops.core import TrialState
 from hpo_ops.core.pareto import pareto_front
-from hpo_ops.gateway.queries.folded_study import read_folded_study
+from hpo_ops.gateway.queries._folded_study import read_folded_study
+from hpo_ops.gateway.queries._trial_summaries import served_message
 from hpo_ops.gateway.queries.trial_lists import list_trials
-from hpo_ops.gateway.queries.trial_summaries import served_message
 from hpo_ops.ledger import Ledger, LedgerConnection, StudyRecord
 from hpo_ops.ledger.checkpoint_ranking import find_best_checkpoint
 from hpo_ops.ledger.trial_listing import find_best_trial

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpo_ops.gateway.queries.folded_study import read_folded_study
+from hpo_ops.gateway.queries._folded_study import read_folded_study
 from hpo_ops.ledger import Ledger, LedgerConnection, StudyRecord
 from hpo_ops.ledger.checkpoint_ranking import RankedCheckpoint, SavedCheckpoint, rank_checkpoints
 

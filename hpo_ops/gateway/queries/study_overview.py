@@ -6,8 +6,8 @@ from collections import Counter
 
 from hpo_ops.client import Progress
 from hpo_ops.core import TrialState
+from hpo_ops.gateway.queries._folded_study import read_folded_study
 from hpo_ops.gateway.queries.best_trial import read_best
-from hpo_ops.gateway.queries.folded_study import read_folded_study
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.study_recording import study_seconds
 from hpo_ops.ledger.trial_listing import count_served_trials, count_trials_by_state

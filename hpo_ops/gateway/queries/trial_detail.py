@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpo_ops.client import SegmentDetail, TrialDetail
-from hpo_ops.gateway.queries.folded_study import fold_numbers
-from hpo_ops.gateway.queries.trial_summaries import aggregate_folds, summarise_trial
+from hpo_ops.gateway.queries._folded_study import fold_numbers
+from hpo_ops.gateway.queries._trial_summaries import aggregate_folds, summarise_trial
 from hpo_ops.ledger import Ledger, StudyRecord
 from hpo_ops.ledger.learning_curves import read_curves
 from hpo_ops.ledger.study_recording import SegmentHistory, list_segments_of_trials

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hpo_ops.client import TrialSummary
 from hpo_ops.core import TrialState
 from hpo_ops.core.fold_aggregation import average
-from hpo_ops.gateway.queries.folded_study import fold_numbers, read_folded_study
-from hpo_ops.gateway.queries.trial_summaries import summarise_trial
+from hpo_ops.gateway.queries._folded_study import fold_numbers, read_folded_study
+from hpo_ops.gateway.queries._trial_summaries import summarise_trial
 from hpo_ops.ledger import Ledger, StudyRecord, trial_listing
 from hpo_ops.ledger.learning_curves import RecordedReport, list_reports, read_curves
 from hpo_ops.ledger.trial_listing import RecordedDecision

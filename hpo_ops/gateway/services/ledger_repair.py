@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
-from hpo_ops.gateway.services import study_transitions
+from hpo_ops.gateway.services import _study_transitions
 from hpo_ops.gateway.services.access_rights import Right
 from hpo_ops.gateway.services.study_service import StudyService
 from hpo_ops.ledger import Ledger, StudyState, repair_queries
@@ -110,7 +110,7 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
         if is_alive and session.record.state is not StudyState.ENDED:
             return False
         lost = SegmentResult(outcome=Outcome.PREEMPTED, reason=reason, cause=Cause.TASK_LOST)
-        study_transitions.end_segment(session, segment, lost)
+        _study_transitions.end_segment(session, segment, lost)
         return True
 
 

@@ -12,10 +12,10 @@ from hpo_ops.config import Flow
 from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services import allocation, score_cache, study_transitions
-from hpo_ops.gateway.services.assignments import make_assignment
+from hpo_ops.gateway.services import _allocation, _score_cache, _study_transitions
+from hpo_ops.gateway.services._assignments import make_assignment
+from hpo_ops.gateway.services._trial_result_message import trial_result
 from hpo_ops.gateway.services.proposals import Proposals
-from hpo_ops.gateway.services.trial_result_message import trial_result
 from hpo_ops.gateway.tokens import issue_segment_token
 from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
 from hpo_ops.ledger.rows import Mishaps, TrialRow
@@ -69,7 +69,7 @@ class NextActionService:
                 reason="its task started again: the worker that ran it was lost",
                 cause=Cause.TASK_LOST,
             )
-            row = study_transitions.end_segment(session, segment, lost)
+            row = _study_transitions.end_segment(session, segment, lost)
         if row is not None and row.state.is_finished:
             return _finish(row)
         if session.record.is_over:
@@ -88,13 +88,13 @@ class NextActionService:
 
     def _ask_for_slot(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
         """Fills the free slots of a rolling study, which may go to other trials than this one."""
-        granted, reason = study_transitions.fill_slots(
-            session, study_transitions.count_free_slots(session)
+        granted, reason = _study_transitions.fill_slots(
+            session, _study_transitions.count_free_slots(session)
         )
         if number in granted:
             return session.trials.get(number)
         if not granted:
-            study_transitions.stop_if_nothing_is_left(session)
+            _study_transitions.stop_if_nothing_is_left(session)
             if session.record.is_over:
                 return _finish_early(session, number, session.trials.find(number))
         is_next = number == len(session.view.trials)
@@ -102,7 +102,7 @@ class NextActionService:
 
     def _start(self, session: StudyTransaction, row: TrialRow, key: str) -> NextAction:
         """Starts a segment of a trial that has a slot and parameters, if it gets a lease."""
-        if reason := score_cache.serve(session, row):
+        if reason := _score_cache.serve(session, row):
             return NextAction(kind=NextActionKind.WAIT, reason=reason)
         if session.view.trials[row.number].state is not TrialState.RUNNING:
             # The score cache served it to its end, or to a step at which it was paused or stopped.
@@ -110,7 +110,7 @@ class NextActionService:
             return answer if isinstance(answer, NextAction) else self._start(session, answer, key)
         config = session.record.config
         segment_id = uuid.uuid4().hex
-        width, refusal = allocation.width_for(session, row.number)
+        width, refusal = _allocation.width_for(session, row.number)
         refusal = refusal or session.leases.take(
             trial=row.number, segment_id=segment_id, width=width
         )
@@ -186,10 +186,10 @@ class NextActionService:
             lost = [
                 number
                 for number in [number for number in numbers if number in running]
-                if study_transitions.fail_without_task(session, number)
+                if _study_transitions.fail_without_task(session, number)
             ]
             if lost:
-                study_transitions.stop_if_due(session)
+                _study_transitions.stop_if_due(session)
         return lost
 
 
@@ -197,10 +197,10 @@ def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> lis
     """The waiting tasks of one study that should ask again, each with the reason."""
     config, study_id = session.record.config, session.record.id
     if not config.reproducible:
-        study_transitions.stop_if_due(session)
+        _study_transitions.stop_if_due(session)
     if config.flow is Flow.ROLLING:
-        study_transitions.fill_slots(session, study_transitions.count_free_slots(session))
-        study_transitions.stop_if_nothing_is_left(session)
+        _study_transitions.fill_slots(session, _study_transitions.count_free_slots(session))
+        _study_transitions.stop_if_nothing_is_left(session)
     if session.record.is_over:
         return [_wake_at_end_of_study(session, item.trial) for item in waiting]
     if session.record.state is StudyState.PAUSED:
@@ -223,7 +223,7 @@ def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> lis
         session.leases.mark_queued(queued)
     answers += [
         WakeUp(study_id=study_id, trial=number, reason="the trial has a slot and can start")
-        for number in allocation.startable(session, queued)
+        for number in _allocation.startable(session, queued)
     ]
     return answers
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hpo_ops.config import StudyConfig
 from hpo_ops.config.warm_start_section import fit_enqueued
-from hpo_ops.gateway.services import score_cache, study_transitions, tell_sampler
+from hpo_ops.gateway.services import _score_cache, _study_transitions, _tell_sampler
 from hpo_ops.ledger import Ledger, StudyRecord, StudyTransaction
 from hpo_ops.ledger.rows import TrialIdentity, TrialRow
 from hpo_ops.protocol import ParamValue
@@ -57,7 +57,7 @@ class Proposals:
         """
         with self.ledger.sampler_lock(study_id) as sampler:
             record = sampler.record
-            results = tell_sampler.untold_results(sampler)
+            results = _tell_sampler.untold_results(sampler)
             rows = sampler.trials_without_params(numbers)
             search = self.search(record)
             for result in results:
@@ -71,7 +71,7 @@ class Proposals:
                 for number, params in proposed.items():
                     identity = _identity(record, rows[number], params)
                     session.trials.propose(number, params, identity)
-                    study_transitions.refuse_if_impossible(session, number)
+                    _study_transitions.refuse_if_impossible(session, number)
                 yield session
 
     def tell(self, study_id: int) -> None:
@@ -113,5 +113,5 @@ def _identity(
     record: StudyRecord, row: TrialRow, params: Mapping[str, ParamValue]
 ) -> TrialIdentity:
     """The seed and cache key of a trial. A copy has no key: its reports depend on its parent."""
-    identity = score_cache.identity(record, params, fold=row.number % record.config.fold_count)
+    identity = _score_cache.identity(record, params, fold=row.number % record.config.fold_count)
     return identity if row.parent is None else replace(identity, cache_key=None)

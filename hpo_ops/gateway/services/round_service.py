@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hpo_ops.client import AbsorbedScores, CollectedRound, PlannedTrial, Round, TrialResult
 from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services import score_absorption, study_transitions
+from hpo_ops.gateway.services import _score_absorption, _study_transitions
+from hpo_ops.gateway.services._trial_result_message import trial_result
 from hpo_ops.gateway.services.proposals import Proposals
-from hpo_ops.gateway.services.trial_result_message import trial_result
 from hpo_ops.ledger import Ledger, StudyTransaction
 
 
@@ -37,7 +37,7 @@ class RoundService:
                 size = max(
                     trials_per_round(session.record.config), -(-left // max(rounds_left, 1))
                 )
-                numbers, reason = study_transitions.fill_slots(session, size)
+                numbers, reason = _study_transitions.fill_slots(session, size)
                 session.rounds.add(round_number, numbers, reason)
             else:
                 numbers, reason = list(row.members), row.reason
@@ -76,7 +76,7 @@ class RoundService:
             if unknown := {score.trial for score in scores} - set(numbers):
                 raise ValueError(f"round {round_number} has no trials {sorted(unknown)}")
             if not row.is_collected:
-                compared = score_absorption.absorb(session, scores)
+                compared = _score_absorption.absorb(session, scores)
                 _close_round(session, numbers)
                 session.rounds.mark_collected(round_number)
         with self.proposals.proposed(study_id, []) as session:
@@ -91,6 +91,6 @@ class RoundService:
 def _close_round(session: StudyTransaction, numbers: Sequence[int]) -> None:
     """Fails the trials of a round that neither finished nor paused: their tasks are gone."""
     for number in numbers:
-        study_transitions.fail_without_task(session, number)
+        _study_transitions.fail_without_task(session, number)
     if session.record.config.reproducible:
-        study_transitions.judge_at_barrier(session, numbers)
+        _study_transitions.judge_at_barrier(session, numbers)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from hpo_ops.checkpoints.session_policy import StoreAccess
 from hpo_ops.client import SegmentReceipt
 from hpo_ops.core import Action, Decision
-from hpo_ops.gateway.services import allocation, score_cache, study_transitions
-from hpo_ops.gateway.services.saved_checkpoints import checkpoint_uri
-from hpo_ops.gateway.services.trial_result_message import trial_result
+from hpo_ops.gateway.services import _allocation, _score_cache, _study_transitions
+from hpo_ops.gateway.services._saved_checkpoints import checkpoint_uri
+from hpo_ops.gateway.services._trial_result_message import trial_result
 from hpo_ops.ledger import Ledger, StudyState, StudyTransaction
 from hpo_ops.ledger.forecast_rows import record_forecast
 from hpo_ops.ledger.rows import SegmentRow
@@ -50,10 +50,10 @@ class SegmentService:
         with self.ledger.study(study_id) as session:
             segment = _require_open(session, segment_id)
             refusal = _extend_lease(session, segment)
-            study_transitions.take_reports(session, number, segment_id, new)
-            decision = study_transitions.decide(session, segment, has_news=bool(new))
+            _study_transitions.take_reports(session, number, segment_id, new)
+            decision = _study_transitions.decide(session, segment, has_news=bool(new))
             if decision.action is Action.CONTINUE:
-                decision = allocation.resize(session, segment) or decision
+                decision = _allocation.resize(session, segment) or decision
             if refusal and decision.action is Action.CONTINUE:
                 decision = Decision(
                     Action.PAUSE, f"its lease expired without a heartbeat, and {refusal}"
@@ -115,7 +115,7 @@ class SegmentService:
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment, record = _require_open(session, segment_id), session.record
-            elsewhere = score_cache.restore_from(session, number, segment.from_step)
+            elsewhere = _score_cache.restore_from(session, number, segment.from_step)
         return StoreAccess(
             store=record.config.checkpoints.store or "",
             writable=[f"{record.key}/trials/{number}", f"{record.key}/logs/{number}"],
@@ -166,12 +166,12 @@ class SegmentService:
                 known = provenance.over(segment.provenance)
                 session.segments.record_provenance(segment_id, known)
             if counted is None:
-                study_transitions.take_reports(session, number, segment_id, last)
+                _study_transitions.take_reports(session, number, segment_id, last)
                 if last:
-                    study_transitions.decide(session, segment, has_news=True)
+                    _study_transitions.decide(session, segment, has_news=True)
                 if is_fallback:
                     logger.info("segment %s: its agent reported no end", segment_id)
-                row = study_transitions.end_segment(session, segment, result)
+                row = _study_transitions.end_segment(session, segment, result)
             else:
                 if not is_fallback and not _is_same(result, counted):
                     logger.warning(

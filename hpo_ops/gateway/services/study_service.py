@@ -24,10 +24,10 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import read_kept
 from hpo_ops.gateway.services import (
-    retraining,
-    score_absorption,
-    study_transitions,
-    warm_start,
+    _retraining,
+    _score_absorption,
+    _study_transitions,
+    _warm_start,
 )
 from hpo_ops.gateway.services.conflict_error import ConflictError
 from hpo_ops.gateway.services.proposals import Proposals
@@ -73,10 +73,10 @@ class StudyService:
         self._check_store(config)
         identity = StudyIdentity(request.dag_id, request.run_id, request.task_group)
         share = (*config.share, *self.share)
-        asker = warm_start.Asker(identity, owner=request.owner, share=share)
+        asker = _warm_start.Asker(identity, owner=request.owner, share=share)
         self._check_owner(asker, request)
         # Read before the study is recorded, so that a bad warm start leaves no study behind.
-        source = warm_start.read(self.proposals, config, asker)
+        source = _warm_start.read(self.proposals, config, asker)
         record = self.ledger.start_study(
             config,
             identity=identity,
@@ -89,7 +89,7 @@ class StudyService:
             experiment=request.experiment,
             repeat=request.repeat,
         )
-        notes = warm_start.take(self.proposals, record, source)
+        notes = _warm_start.take(self.proposals, record, source)
         logger.info("study %s starts", record.key)
         return _handle(record, notes)
 
@@ -100,7 +100,7 @@ class StudyService:
             except ValueError as error:
                 raise StudyError(config.name, [f"checkpoints.{error}"]) from error
 
-    def _check_owner(self, asker: warm_start.Asker, request: StudyRequest) -> None:
+    def _check_owner(self, asker: _warm_start.Asker, request: StudyRequest) -> None:
         """Refuses a run that would continue a study, or join an experiment, of another person.
 
         Run ids of a generic DAG are free to choose: a run that was deleted can be triggered again
@@ -141,16 +141,16 @@ class StudyService:
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
         """Compares scores that came by XCom with the ledger, and absorbs what it misses."""
         with self.ledger.study(study_id) as session:
-            compared = score_absorption.absorb(session, scores)
+            compared = _score_absorption.absorb(session, scores)
             if compared.absorbed:
-                study_transitions.stop_if_due(session)
+                _study_transitions.stop_if_due(session)
             return compared
 
     def verdict(self, study_id: int) -> StudyVerdict:
         """Whether the study goes on, stops, or waits because it is paused."""
         with self.ledger.study(study_id) as session:
-            study_transitions.stop_if_due(session)
-            study_transitions.stop_if_nothing_is_left(session)
+            _study_transitions.stop_if_due(session)
+            _study_transitions.stop_if_nothing_is_left(session)
             seen = session.view.finished
             if session.record.is_over:
                 return StudyVerdict(kind=VerdictKind.STOP, reason=session.record.reason, seen=seen)
@@ -162,7 +162,7 @@ class StudyService:
         """Adds the trial that trains the best parameters on all data, once the search is over."""
         best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:
-            return retraining.begin(session, best)
+            return _retraining.begin(session, best)
 
     def stop(self, study_id: int, reason: str) -> None:
         """Ends the search: running trials are told to stop, and the best trial is published."""
@@ -210,7 +210,7 @@ class StudyService:
                     over = SegmentResult(
                         outcome=Outcome.STOPPED, reason="the study ended", cause=Cause.REQUESTED
                     )
-                    study_transitions.end_segment(session, segment, over)
+                    _study_transitions.end_segment(session, segment, over)
                 else:
                     reason = f"the study ended: {session.record.reason}"
                     session.trials.move(trial.number, TrialState.PRUNED, reason)

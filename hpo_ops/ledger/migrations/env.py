@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from hpo_ops.ledger.schema import SCHEMA, metadata
+from hpo_ops.ledger._schema import SCHEMA, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -8,9 +8,9 @@ from pathlib import Path
 from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.airflow.trial_task import assigned
 from hpo_ops.client import NextAction, StudyHandle
-from hpo_ops.runners.docker.container_runner import ContainerRunner
-from hpo_ops.runners.docker.container_spec import SegmentContainer, User, plan_memory
-from hpo_ops.runners.docker.engine_api import DockerEngine
+from hpo_ops.runners.docker._container_runner import ContainerRunner
+from hpo_ops.runners.docker._container_spec import SegmentContainer, User, plan_memory
+from hpo_ops.runners.docker._engine_api import DockerEngine
 from hpo_ops.runners.platform_images import training_image
 from hpo_ops.runners.task_with_agent import TaskWithAgent
 from hpo_ops.runners.training_loop import SegmentRunner

@@ -90,7 +90,7 @@ class DockerRunner:
         return TrialContainerOperator
 
     def find_refusals(self, study: StudyConfig) -> list[str]:
-        from hpo_ops.runners.docker.engine_api import DockerEngine, DockerError
+        from hpo_ops.runners.docker._engine_api import DockerEngine, DockerError
 
         try:
             DockerEngine.from_environment(os.environ).check()
@@ -105,12 +105,12 @@ class DockerRunner:
         return None
 
     def resources_of_task(self) -> RunnerResources | None:
-        from hpo_ops.runners.docker.engine_resources import connect
+        from hpo_ops.runners.docker._engine_resources import connect
 
         return connect()
 
     def resources_of_person(self, namespace: str | None) -> RunnerResources | None:
-        from hpo_ops.runners.docker.engine_resources import connect
+        from hpo_ops.runners.docker._engine_resources import connect
 
         return connect()
 

@@ -24,15 +24,15 @@ from hpo_ops.airflow.trial_task import TrialTask, assigned
 from hpo_ops.client import GatewayClient, NextAction, StudyHandle, TrialResult
 from hpo_ops.config import Pod, Resources, StudyConfig
 from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
-from hpo_ops.runners.kubernetes.cluster_connection import DEFAULT_NAMESPACE, KUBERNETES
-from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError, judge_namespace
-from hpo_ops.runners.kubernetes.pod_checks import read_pod_policy
-from hpo_ops.runners.kubernetes.pod_names import SEGMENT_LABEL
-from hpo_ops.runners.kubernetes.pod_spec import build_pod
-from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus, image_digest, read_status
-from hpo_ops.runners.kubernetes.pod_templates import read_template
-from hpo_ops.runners.kubernetes.pod_trigger import SegmentTrigger
-from hpo_ops.runners.kubernetes.segment_pod import SegmentPod, Spec, trial_labels
+from hpo_ops.runners.kubernetes._cluster_connection import DEFAULT_NAMESPACE, KUBERNETES
+from hpo_ops.runners.kubernetes._pod_admission import PodRefusedError, judge_namespace
+from hpo_ops.runners.kubernetes._pod_checks import read_pod_policy
+from hpo_ops.runners.kubernetes._pod_names import SEGMENT_LABEL
+from hpo_ops.runners.kubernetes._pod_spec import build_pod
+from hpo_ops.runners.kubernetes._pod_status import Phase, PodStatus, image_digest, read_status
+from hpo_ops.runners.kubernetes._pod_templates import read_template
+from hpo_ops.runners.kubernetes._pod_trigger import SegmentTrigger
+from hpo_ops.runners.kubernetes._segment_pod import SegmentPod, Spec, trial_labels
 from hpo_ops.runners.platform_images import agent_image, training_image
 
 if TYPE_CHECKING:

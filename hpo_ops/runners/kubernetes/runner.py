@@ -94,27 +94,27 @@ class KubernetesRunner:
         return TrialPodOperator
 
     def find_refusals(self, study: StudyConfig) -> list[str]:
-        from hpo_ops.runners.kubernetes.pod_checks import find_study_refusals
+        from hpo_ops.runners.kubernetes._pod_checks import find_study_refusals
 
         return find_study_refusals(study)
 
     def find_warnings(self, study: StudyConfig) -> list[str]:
-        from hpo_ops.runners.kubernetes.pod_checks import find_study_warnings
+        from hpo_ops.runners.kubernetes._pod_checks import find_study_warnings
 
         return find_study_warnings()
 
     def pool_capacity(self, study: StudyConfig) -> float | None:
-        from hpo_ops.runners.kubernetes.node_capacity import capacity_of_pool
+        from hpo_ops.runners.kubernetes._node_capacity import capacity_of_pool
 
         return capacity_of_pool(study)
 
     def resources_of_task(self) -> RunnerResources | None:
-        from hpo_ops.runners.kubernetes.cluster_connection import connect_by_airflow
+        from hpo_ops.runners.kubernetes._cluster_connection import connect_by_airflow
 
         return connect_by_airflow()
 
     def resources_of_person(self, namespace: str | None) -> RunnerResources | None:
-        from hpo_ops.runners.kubernetes.cluster_leftovers import connect_by_kubeconfig
+        from hpo_ops.runners.kubernetes._cluster_leftovers import connect_by_kubeconfig
 
         return connect_by_kubeconfig(namespace)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hpo_ops.airflow.entered_study import config_of
 from hpo_ops.client import NextAction, StudyHandle
-from hpo_ops.runners.local.process_runner import ProcessRunner
-from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.local._process_runner import ProcessRunner
+from hpo_ops.runners.local._warm_starter import WarmStarter
 from hpo_ops.runners.task_with_agent import TaskWithAgent
 from hpo_ops.runners.training_loop import SegmentRunner
 

@@ -32,7 +32,7 @@ from hpo_ops.protocol import (
     Report,
     SegmentResult,
 )
-from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local._process_runner import ProcessRunner
 from hpo_ops.runners.segment_with_agent import run_segment
 
 OnLine = Callable[[str], None]

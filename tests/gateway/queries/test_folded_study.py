@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries.folded_study import FoldedStudy, fold_numbers
+from hpo_ops.gateway.queries._folded_study import FoldedStudy, fold_numbers
 from hpo_ops.ledger.checkpoint_ranking import SavedCheckpoint
 from tests.gateway.queries.test_trial_summaries import COMPLETED, fold, study
 

@@ -10,7 +10,7 @@ import pytest
 from hpo_ops.client import TrialSummary
 from hpo_ops.config import parse_study
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.queries.trial_summaries import aggregate_folds, mean_metrics
+from hpo_ops.gateway.queries._trial_summaries import aggregate_folds, mean_metrics
 from hpo_ops.ledger import StudyRecord, StudyState
 from hpo_ops.protocol import Provenance
 from tests.studies import study_data

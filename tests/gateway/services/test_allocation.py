@@ -13,9 +13,9 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.recorded_study import list_segments
 from hpo_ops.gateway.queries.trial_lists import list_decisions, list_trials
+from hpo_ops.ledger._schema import leases
+from hpo_ops.ledger._schema import studies as studies_table
 from hpo_ops.ledger.leases import set_capacity
-from hpo_ops.ledger.schema import leases
-from hpo_ops.ledger.schema import studies as studies_table
 from hpo_ops.protocol import (
     Action,
     Assignment,

@@ -14,7 +14,7 @@ from hpo_ops.checkpoints import Checkpoints, open_store
 from hpo_ops.client import StudyRequest
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best
-from hpo_ops.ledger import schema
+from hpo_ops.ledger import _schema
 from hpo_ops.protocol import Assignment, Checkpoint, Outcome, Report, SegmentResult, Workspace
 from tests.gateways import FakeGateway
 from tests.studies import study_data
@@ -136,7 +136,7 @@ def test_checkpoints_from_before_the_migration_are_restored(life: Life) -> None:
     life.train(segment, 1)
     life.lose(segment, 1)
     with life.services.ledger.engine.begin() as connection:
-        connection.execute(update(schema.checkpoints).values(digest=None))
+        connection.execute(update(_schema.checkpoints).values(digest=None))
     assert life.restored(life.begin("b"), "hpo") == (1, b"1")
 
 
@@ -149,6 +149,6 @@ def test_an_address_that_an_agent_made_up_before_the_migration_is_not_restored_f
     for uri in (OTHERS, f"file://{life.root}/store/../elsewhere/2"):
         with life.services.ledger.engine.begin() as connection:
             connection.execute(
-                update(schema.checkpoints).where(schema.checkpoints.c.step == 2).values(uri=uri)
+                update(_schema.checkpoints).where(_schema.checkpoints.c.step == 2).values(uri=uri)
             )
         assert life.restored(life.begin(uri), "hpo") == (1, b"1")

@@ -13,8 +13,8 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.tokens import issue_service_token
 from hpo_ops.protocol import Outcome, ProtocolError, Report, SegmentResult
+from hpo_ops.runners._unconfirmed_score import unconfirmed_score
 from hpo_ops.runners.segment_with_agent import FinishedSegment
-from hpo_ops.runners.unconfirmed_score import unconfirmed_score
 from tests.gateway.services.test_study_service import start
 from tests.gateway.web import SECRET, agent, gateway
 from tests.studies import study_data

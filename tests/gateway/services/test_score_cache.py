@@ -17,8 +17,8 @@ from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.kept_checkpoints import list_kept
 from hpo_ops.gateway.queries.study_overview import read_progress
 from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
+from hpo_ops.ledger._schema import leases
 from hpo_ops.ledger.learning_curves import RecordedReport
-from hpo_ops.ledger.schema import leases
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Provenance, Report, SegmentResult
 from tests.studies import study_data
 

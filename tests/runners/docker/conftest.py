@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hpo_ops.runners.docker.engine_api import DockerEngine
+from hpo_ops.runners.docker._engine_api import DockerEngine
 from tests.docker_engine import TestEngine, docker_engine
 
 __all__ = ["docker_engine"]

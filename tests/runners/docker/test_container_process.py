@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.runners.docker.container_process import ContainerProcess
-from hpo_ops.runners.docker.engine_api import DockerEngine, DockerUnreachableError
+from hpo_ops.runners.docker._container_process import ContainerProcess
+from hpo_ops.runners.docker._engine_api import DockerEngine, DockerUnreachableError
 from tests.docker_engine import IMAGE
 
 Start = Callable[..., ContainerProcess]

@@ -12,9 +12,9 @@ import pytest
 from hpo_ops.agent import Agent
 from hpo_ops.config import Resources
 from hpo_ops.protocol import Action, Assignment, Cause, Control, Outcome, SegmentResult, Workspace
-from hpo_ops.runners.docker.container_runner import ContainerRunner
-from hpo_ops.runners.docker.container_spec import NOBODY, SegmentContainer, User
-from hpo_ops.runners.docker.engine_api import DockerEngine
+from hpo_ops.runners.docker._container_runner import ContainerRunner
+from hpo_ops.runners.docker._container_spec import NOBODY, SegmentContainer, User
+from hpo_ops.runners.docker._engine_api import DockerEngine
 from tests.docker_engine import IMAGE
 from tests.gateways import FakeGateway
 

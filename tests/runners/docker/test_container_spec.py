@@ -7,7 +7,7 @@ import pytest
 
 from hpo_ops.config import Resources
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners.docker.container_spec import (
+from hpo_ops.runners.docker._container_spec import (
     NOBODY,
     MemoryPlan,
     SegmentContainer,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.client import Progress
-from hpo_ops.runners.docker.container_spec import SEGMENT_LABEL, STUDY_LABEL, TRIAL_LABEL
-from hpo_ops.runners.docker.engine_api import Container, DockerEngine
+from hpo_ops.runners.docker._container_spec import SEGMENT_LABEL, STUDY_LABEL, TRIAL_LABEL
+from hpo_ops.runners.docker._engine_api import Container, DockerEngine
 from hpo_ops.stack import Stack
 from tests.docker_engine import IMAGE, TestEngine
 from tests.e2e.airflow import QUIET, Lab, wait_for

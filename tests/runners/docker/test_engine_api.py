@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo_ops.runners.docker.engine_api import (
+from hpo_ops.runners.docker._engine_api import (
     ContainerExit,
     DockerEngine,
     DockerError,

@@ -9,8 +9,8 @@ import pytest
 
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, Repair, find_leftovers
 from hpo_ops.core.runner_resources import ResourcesUnavailableError, RunnerResource
-from hpo_ops.runners.docker.engine_api import DockerEngine
-from hpo_ops.runners.docker.engine_resources import connect
+from hpo_ops.runners.docker._engine_api import DockerEngine
+from hpo_ops.runners.docker._engine_resources import connect
 from tests.docker_engine import IMAGE, TestEngine
 
 
@@ -73,7 +73,7 @@ def test_a_machine_without_an_engine_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     missing = f"unix://{tmp_path}/docker.sock"
-    monkeypatch.setattr("hpo_ops.runners.docker.engine_resources.DEFAULT_HOST", missing)
+    monkeypatch.setattr("hpo_ops.runners.docker._engine_resources.DEFAULT_HOST", missing)
     assert connect({}) is None
 
 

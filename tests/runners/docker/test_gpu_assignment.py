@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from hpo_ops.runners.docker.container_spec import GPU_LABEL
-from hpo_ops.runners.docker.engine_api import DockerEngine
-from hpo_ops.runners.docker.gpu_assignment import choose_gpus, free_gpus
+from hpo_ops.runners.docker._container_spec import GPU_LABEL
+from hpo_ops.runners.docker._engine_api import DockerEngine
+from hpo_ops.runners.docker._gpu_assignment import choose_gpus, free_gpus
 from tests.docker_engine import IMAGE
 
 

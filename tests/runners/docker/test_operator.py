@@ -11,7 +11,7 @@ from hpo_ops.client import NextAction, NextActionKind, StudyHandle
 from hpo_ops.config import parse_study
 from hpo_ops.protocol import Assignment
 from hpo_ops.runners.docker import operator as module
-from hpo_ops.runners.docker.container_spec import SegmentContainer
+from hpo_ops.runners.docker._container_spec import SegmentContainer
 from hpo_ops.runners.docker.operator import TrialContainerOperator
 from tests.studies import study_data
 

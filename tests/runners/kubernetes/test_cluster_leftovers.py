@@ -9,8 +9,8 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from hpo_ops.core.runner_resources import ResourcesUnavailableError
-from hpo_ops.runners.kubernetes import cluster_leftovers
-from hpo_ops.runners.kubernetes.cluster_leftovers import (
+from hpo_ops.runners.kubernetes import _cluster_leftovers
+from hpo_ops.runners.kubernetes._cluster_leftovers import (
     Cluster,
     connect_by_kubeconfig,
 )
@@ -44,7 +44,7 @@ def test_a_pod_that_should_be_gone_long_since_is_lost() -> None:
 
 
 def test_all_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_leftovers, "PAGE", 2)
+    monkeypatch.setattr(_cluster_leftovers, "PAGE", 2)
     kubernetes = FakeKubernetes()
     for number in range(5):
         kubernetes.add_pod(f"p{number}", f"s{number}")

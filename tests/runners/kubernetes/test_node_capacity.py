@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hpo_ops.config import StudyConfig, parse_study
-from hpo_ops.runners.kubernetes import node_capacity
-from hpo_ops.runners.kubernetes.node_capacity import capacity_of_pool, count_gpus
+from hpo_ops.runners.kubernetes import _node_capacity
+from hpo_ops.runners.kubernetes._node_capacity import capacity_of_pool, count_gpus
 from tests.studies import study_data
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "k8s_pod_templates"
@@ -50,7 +50,7 @@ def test_a_pool_without_a_node_is_not_empty_but_unknown() -> None:
 
 def test_the_nodes_of_a_study_s_pool_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPO_POD_TEMPLATES", str(TEMPLATES))
-    monkeypatch.setattr(node_capacity, "connect_hook", lambda: FakeHook(gpu=[node(4)], spot=[]))
+    monkeypatch.setattr(_node_capacity, "connect_hook", lambda: FakeHook(gpu=[node(4)], spot=[]))
     assert capacity_of_pool(study(gpu=1)) == 4
     assert capacity_of_pool(study(gpu=1, pool="spot")) is None
 
@@ -61,6 +61,6 @@ def test_a_pool_without_gpus_is_unlimited_and_nodes_that_cannot_be_seen_are_unkn
     def refuse() -> None:
         raise PermissionError("nodes is forbidden")
 
-    monkeypatch.setattr(node_capacity, "connect_hook", refuse)
+    monkeypatch.setattr(_node_capacity, "connect_hook", refuse)
     assert capacity_of_pool(study()) is None
     assert capacity_of_pool(study(gpu=1)) is None

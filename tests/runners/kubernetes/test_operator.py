@@ -18,8 +18,8 @@ from hpo_ops.config import Pod, Resources, parse_study
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.core import TrialState
 from hpo_ops.protocol import Assignment, Cause, Outcome, Provenance, SegmentResult
+from hpo_ops.runners.kubernetes._pod_status import Phase, PodStatus
 from hpo_ops.runners.kubernetes.operator import PodSettings, TrialPodOperator
-from hpo_ops.runners.kubernetes.pod_status import Phase, PodStatus
 from tests.runners.kubernetes.test_pod_spec import plan
 from tests.studies import study_data
 

@@ -6,8 +6,8 @@ import pytest
 
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.runners.kubernetes.node_terms import required_terms
-from hpo_ops.runners.kubernetes.pod_admission import (
+from hpo_ops.runners.kubernetes._node_terms import required_terms
+from hpo_ops.runners.kubernetes._pod_admission import (
     PodRefusedError,
     find_refusals,
     judge_namespace,

@@ -8,8 +8,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from hpo_ops.config import StudyConfig, parse_study
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.runners.kubernetes import pod_checks
-from hpo_ops.runners.kubernetes.pod_checks import find_study_refusals, read_pod_policy
+from hpo_ops.runners.kubernetes import _pod_checks
+from hpo_ops.runners.kubernetes._pod_checks import find_study_refusals, read_pod_policy
 
 
 def study(**changes: Any) -> StudyConfig:
@@ -27,7 +27,7 @@ def study(**changes: Any) -> StudyConfig:
 @pytest.fixture(autouse=True)
 def _own_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HPO_POD_POLICY", raising=False)
-    monkeypatch.setattr(pod_checks, "connection_namespace", lambda: "ml")
+    monkeypatch.setattr(_pod_checks, "connection_namespace", lambda: "ml")
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.runners.kubernetes.pod_spec import build_pod
+from hpo_ops.runners.kubernetes._pod_spec import build_pod
 from tests.runners.kubernetes.test_pod_spec import build, containers, plan, template
 
 ROOT = PodPolicy(root=True)

@@ -10,12 +10,12 @@ import yaml
 from hpo_ops.config import Pod, Resources
 from hpo_ops.config.pod_policy import PodPolicy
 from hpo_ops.protocol import Assignment
-from hpo_ops.runners.kubernetes.pod_spec import (
+from hpo_ops.runners.kubernetes._pod_spec import (
     build_pod,
     merge,
     template_name,
 )
-from hpo_ops.runners.kubernetes.segment_pod import SegmentPod, label_value
+from hpo_ops.runners.kubernetes._segment_pod import SegmentPod, label_value
 
 TEMPLATES = Path(__file__).parents[3] / "k8s_pod_templates"
 SECRETS = ("token", "AWS")

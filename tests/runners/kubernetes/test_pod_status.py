@@ -7,7 +7,7 @@ import pytest
 from kubernetes import client as k8s
 
 from hpo_ops.protocol import Cause, Outcome
-from hpo_ops.runners.kubernetes.pod_status import (
+from hpo_ops.runners.kubernetes._pod_status import (
     LOST_SECONDS,
     Phase,
     PodStatus,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
-from hpo_ops.runners.kubernetes import pod_trigger
-from hpo_ops.runners.kubernetes.pod_trigger import SegmentTrigger
+from hpo_ops.runners.kubernetes import _pod_trigger
+from hpo_ops.runners.kubernetes._pod_trigger import SegmentTrigger
 
 
 class Answer:
@@ -59,9 +59,9 @@ def test_a_log_is_followed_to_its_end(
             return left.pop(0)
 
     left = list(answers)
-    monkeypatch.setattr(pod_trigger, "AsyncKubernetesHook", Hook)
-    monkeypatch.setattr(pod_trigger.kubernetes, "CoreV1Api", Api)
-    monkeypatch.setattr(pod_trigger, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(_pod_trigger, "AsyncKubernetesHook", Hook)
+    monkeypatch.setattr(_pod_trigger.kubernetes, "CoreV1Api", Api)
+    monkeypatch.setattr(_pod_trigger, "POLL_SECONDS", 0.0)
     trigger = SegmentTrigger(
         segment="s", namespace="n", pod="p", conn_id="c", schedule_timeout=60.0
     )

@@ -6,9 +6,9 @@ import pytest
 
 from hpo_ops.config import Pod
 from hpo_ops.config.pod_policy import PodPolicy
-from hpo_ops.runners.kubernetes.pod_admission import PodRefusedError
-from hpo_ops.runners.kubernetes.pod_spec import build_pod
-from hpo_ops.runners.kubernetes.pod_verification import check_built
+from hpo_ops.runners.kubernetes._pod_admission import PodRefusedError
+from hpo_ops.runners.kubernetes._pod_spec import build_pod
+from hpo_ops.runners.kubernetes._pod_verification import check_built
 from tests.runners.kubernetes.test_pod_admission import SEGMENT_SECRET, sidecar, training
 from tests.runners.kubernetes.test_pod_spec import build, plan
 

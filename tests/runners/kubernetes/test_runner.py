@@ -45,7 +45,7 @@ class TestKubernetes(RunnerContract):
     ) -> None:
         monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", raising=False)
         monkeypatch.setattr(
-            "hpo_ops.runners.kubernetes.cluster_connection.BaseHook.get_connection", _missing
+            "hpo_ops.runners.kubernetes._cluster_connection.BaseHook.get_connection", _missing
         )
         assert self.runner().resources_of_task() is None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpo_ops.protocol import Action, Control, Outcome
-from hpo_ops.runners.local.process_runner import ProcessRunner
+from hpo_ops.runners.local._process_runner import ProcessRunner
 from tests.runners.conftest import Bench, has_ended
 
 FOREVER = """
@@ -213,8 +213,8 @@ import sys
 from pathlib import Path
 from hpo_ops.protocol import Assignment
 from hpo_ops.runners.segment_with_agent import run_segment
-from hpo_ops.runners.local.process_runner import ProcessRunner
-from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.local._process_runner import ProcessRunner
+from hpo_ops.runners.local._warm_starter import WarmStarter
 from tests.gateways import FakeGateway
 runtime = {runtime!r}
 warm = WarmStarter(Path(runtime)) if runtime else None

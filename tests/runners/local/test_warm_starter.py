@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 from hpo_ops.protocol import Outcome
-from hpo_ops.runners.local.script_imports import third_party_imports
-from hpo_ops.runners.local.warm_starter import WarmStarter
+from hpo_ops.runners.local._script_imports import third_party_imports
+from hpo_ops.runners.local._warm_starter import WarmStarter
 from tests.runners.conftest import Bench, has_ended, nursery_of
 
 REPORTS = """

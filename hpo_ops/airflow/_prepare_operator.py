@@ -1,0 +1,206 @@
+"""The task `prepare`: checks a study, packs its code, and enters the study in the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, XComArg
+from airflow.sdk.definitions.xcom_arg import PlainXComArg
+from airflow.sdk.exceptions import AirflowFailException
+
+from hpo_ops.airflow._repeats import read_repeat, start_repeats
+from hpo_ops.airflow._running_studies import RunningStudies
+from hpo_ops.airflow.code_folders import unpack_code
+from hpo_ops.airflow.code_provenance import find_origin
+from hpo_ops.airflow.connections import (
+    STORE_VARIABLE,
+    connect_gateway,
+    default_store,
+    store_credentials,
+)
+from hpo_ops.airflow.entered_study import HANDLE
+from hpo_ops.airflow.trigger_form import check_map_length, dags_folder, max_mapped, read_trigger
+from hpo_ops.checkpoints import (
+    STORE_ERRORS,
+    BadCodeError,
+    Checkpoints,
+    find_packages,
+    open_store,
+    upload_code,
+)
+from hpo_ops.checkpoints.allowed_stores import AllowedStores
+from hpo_ops.client import StudyRequest
+from hpo_ops.config import Flow, StudyConfig, StudyError
+from hpo_ops.config.runner_registry import DEFAULT_RUNNER, find_runner
+from hpo_ops.protocol import Provenance
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class PrepareOperator(BaseOperator):
+    """Checks the study and its store, and enters the study in the ledger.
+
+    Returns the trial numbers that a rolling study is mapped over, and pushes the study's handle
+    by XCom.
+
+    Args:
+        config: The study; None takes it from the trigger's ``study``.
+        problem: What is wrong with the study's file: the task fails with it.
+        runner: The runner of the generic DAG.
+        most_trials: Number of trials (with folds: folds) that a rolling DAG has tasks for.
+    """
+
+    ui_color = "#e8eaf6"
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None,
+        problem: str | None = None,
+        runner: str = DEFAULT_RUNNER,
+        most_trials: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.problem = problem
+        self.runner = runner
+        self.most_trials = most_trials
+
+    def execute(self, context: Context) -> list[int]:
+        if self.problem:
+            raise AirflowFailException(self.problem)
+        try:
+            config = self._study(context)
+        except (StudyError, BadCodeError) as error:
+            raise AirflowFailException(str(error)) from error
+        runner = find_runner(config.runner)
+        repeat = read_repeat(context, config)
+        config = config.as_repeat(repeat.number)
+        try:
+            archive, packages = self._pack_code(config)
+        except BadCodeError as error:
+            raise AirflowFailException(str(error)) from error
+        except (*STORE_ERRORS, ValueError) as error:
+            store = config.checkpoints.store
+            raise AirflowFailException(f"the store {store} cannot be used: {error}") from error
+        request = StudyRequest(
+            config=config.to_dict(),
+            dag_id=self.dag_id,
+            run_id=context["run_id"],
+            owner=triggering_user(context),
+            capacity=runner.pool_capacity(config),
+            origin=self._origin(config),
+            archive=archive,
+            packages=packages,
+            experiment=repeat.experiment,
+            repeat=repeat.number,
+        )
+        try:
+            study = connect_gateway().start_study(request)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        start_repeats(context, repeat, config.repeats)
+        RunningStudies().remember(self.dag_id, context["run_id"], config)
+        store = config.checkpoints.store
+        self.log.info("study %s (id %d), checkpoints in %s", study.key, study.id, store)
+        for note in study.notes:
+            self.log.info("%s", note)
+        for warning in runner.find_warnings(config):
+            self.log.warning("%s", warning)
+        context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
+        # Airflow maps tasks over the return value of another task only.
+        count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
+        return list(range(count))
+
+    def _origin(self, config: StudyConfig) -> Provenance:
+        """The provenance of the study's trials; empty where the code cannot be hashed."""
+        try:
+            return find_origin(config, os.environ)
+        except (BadCodeError, OSError) as error:
+            self.log.warning("other studies cannot reuse the scores of this study: %s", error)
+            return Provenance()
+
+    def _pack_code(self, config: StudyConfig) -> tuple[str | None, list[str]]:
+        """Packs the code where the runner wants an archive, and checks that the store answers.
+
+        Returns:
+            The archive's name in the store, and what pip installs for it. The archive is uploaded
+            only if the store does not have it.
+        """
+        store = open_store(config.checkpoints.store or "", store_credentials())
+        if config.code is None or not find_runner(config.runner).packs_code:
+            Checkpoints(store, config.name).complete(trial=0)
+            return None, []
+        folder = Path(config.code)
+        packages = find_packages(folder) if config.install else []
+        archive = upload_code(store, folder)
+        self.log.info("the code %s is packed in the store as %s", config.code, archive)
+        return archive, packages
+
+    @property
+    def numbers(self) -> XComArg:
+        """The trial numbers that the task returns, to map over."""
+        return Numbers(self)
+
+    @property
+    def study(self) -> XComArg:
+        """The study's handle, for the tasks after this one."""
+        return XComArg(self, key=HANDLE)
+
+    def _study(self, context: Context) -> StudyConfig:
+        source = f"the trigger of {self.dag_id}"
+        run = context["dag_run"]
+        conf: Mapping[str, Any] = (run.conf if run else None) or {}
+        config = read_trigger(
+            self.config,
+            conf,
+            dict(context["params"]),
+            source=source,
+            folder=dags_folder(),
+            runner=self.runner,
+            unpack=unpack_code,
+        )
+        store = config.checkpoints.store or default_store()
+        if store is None:
+            raise StudyError(
+                source,
+                [
+                    "checkpoints.store is missing, and the platform has no store of its own "
+                    f"({STORE_VARIABLE})"
+                ],
+            )
+        try:
+            AllowedStores.from_environment().check(store)
+        except ValueError as error:
+            raise StudyError(source, [f"checkpoints.{error}"]) from error
+        check_map_length(config, most=self.most_trials, source=source)
+        if refusals := find_runner(config.runner).find_refusals(config):
+            raise StudyError(source, refusals)
+        checkpoints = config.checkpoints.model_copy(update={"store": store})
+        return config.model_copy(update={"checkpoints": checkpoints})
+
+
+def triggering_user(context: Context) -> str | None:
+    """The person who triggered the DAG run; None for a scheduled run.
+
+    Airflow hands the name on to runs that a task of the run triggers, such as repeats.
+    """
+    run = context["dag_run"]
+    return run.triggering_user_name or None if run else None
+
+
+class Numbers(PlainXComArg):
+    """A list of consecutive trial numbers, for a task to map over.
+
+    The list begins with the ``first_trial`` of the task that returns it, or with 0. The mapped
+    instance i has the number ``first_trial + i``: it need not fetch the list to know.
+    """
+
+    def resolve(self, context: Mapping[str, Any]) -> range:
+        first: int = getattr(self.operator, "first_trial", 0)
+        return range(first, first + context["ti"].map_index + 1)

@@ -1,0 +1,237 @@
+"""The wandering ensemble: curve families plus a random deviation, fitted to the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpo_ops.core import Observation
+from hpo_ops.core.policy_options import check_at_least, check_between
+from hpo_ops.curves._projected import (
+    FAMILIES,
+    Array,
+    Sheet,
+    lay_out,
+    make_shapes,
+    usable_points,
+)
+from hpo_ops.curves.forecast import QuantileForecast
+
+MAX_POINTS = 60
+RATES = 32
+NOISES = np.geomspace(2e-3, 0.5, 6)
+TIMES = np.array([1 / 3, 1.0, 3.0])
+"""Factors of each unknown scale: the grid has its usual value times each of these."""
+FEWEST = 4
+"""Smallest number of newest points from which the noise is estimated."""
+USUAL_NOISE, MOST_NOISE = 0.1, 4.0
+"""Noise, in units of the range, at which ``doubt`` applies once; and its largest multiple."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WanderingEnsemble:
+    """Forecasts a curve by the eleven families plus a random walk around them.
+
+    A curve is one of the eleven families (Domhan et al., IJCAI 2015), plus a deviation that no
+    family can express, plus noise. Given its shape parameters, each family is linear in its scores
+    at the first and at the last step. So the shape parameters and the scales of all random parts
+    are put on a grid; both end scores are integrated out in closed form, every combination is
+    weighted by its marginal likelihood, and the mixture is sampled. This takes milliseconds;
+    sampling all parameters takes seconds.
+
+    The deviation is a random walk in the logarithm of the steps, or the integral of one, which is
+    smooth and continues the trend of the newest scores. Its scale is estimated from the curve, so
+    that a curve like the families gets narrow intervals and another curve wide ones. Since the
+    walk takes larger steps early, later points weigh more, as they do in the paper.
+
+    Scales that are estimated from few points are uncertain themselves, so that the tails are those
+    of Student's t, with one degree of freedom for every ``tails`` points. The range of a curve
+    that has hardly risen above its noise does not predict how far it will rise: above the median
+    the forecast is wider by ``doubt``, growing with the noise in units of the range and with the
+    number of future steps.
+
+    Priors, in units of the range of the observed scores: the last score is normal around ``gain``
+    times ``spread`` above the newest one, with ``spread``; the first is normal around the first
+    observed with 1. ``spread``, ``wander`` and ``bend`` are each a third, once or three times the
+    value given here.
+
+    Attributes:
+        seed: Seed of the samples.
+        samples: Number of samples of the mixture.
+        min_points: Smallest number of observations for a forecast.
+        gain: Prior mean of the last score above the newest, in units of ``spread``; see above.
+        spread: Prior standard deviation of the last score; see above.
+        wander: Scale of the random walk: its standard deviation at a step e times the first.
+        bend: Scale of the integrated random walk: that of its slope.
+        smoothness: Prior probability that the deviation is an integrated random walk.
+        tails: Number of points for each degree of freedom of Student's t; see above.
+        doubt: Relative widening above the median of a curve whose noise is a tenth of its range,
+            with as many future steps as observed ones; see above.
+    """
+
+    seed: int = 0
+    samples: int = 2000
+    min_points: int = 4
+    gain: float = 0.3
+    spread: float = 0.6
+    wander: float = 0.05
+    bend: float = 0.2
+    smoothness: float = 0.15
+    tails: float = 2.0
+    doubt: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_at_least("samples", self.samples, 100)
+        check_at_least("min_points", self.min_points, 3)
+        for name in ("spread", "wander", "bend", "tails"):
+            check_at_least(name, getattr(self, name), 1e-3)
+        check_at_least("doubt", self.doubt, 0.0)
+        check_between("smoothness", self.smoothness, 0.01, 0.99)
+
+    def predict(
+        self, observations: Sequence[Observation], *, last_step: int
+    ) -> QuantileForecast | None:
+        steps, scores = usable_points(observations, MAX_POINTS)
+        if len(steps) < self.min_points:
+            return None
+        shapes = make_shapes(RATES, FAMILIES)
+        sheet = lay_out(steps, scores, last_step=last_step, shapes=shapes)
+        if sheet is None:
+            return None
+        samples = self._sample(sheet, self._deviations(np.log(sheet.times)))
+        ahead = (last_step - steps[-1]) / (steps[-1] - steps[0])
+        noise = min(noise_share(steps, scores) / USUAL_NOISE, MOST_NOISE)
+        doubt = self.doubt * noise**1.5 * float(ahead) ** 0.3
+        stretched = self._stretch(samples, len(steps), doubt)
+        return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
+
+    def _stretch(self, samples: Array, count: int, doubt: float) -> Array:
+        """Samples with heavier tails, stretched around the median of each step."""
+        random = np.random.default_rng((self.seed, count, 1))
+        freedom = count / self.tails
+        stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
+        middle = np.median(samples, axis=0)
+        off = stretch * (samples - middle)
+        result: Array = middle + np.where(off > 0, 1 + doubt, 1.0) * off
+        return result
+
+    def _deviations(self, clock: Array) -> Deviations:
+        """All combinations of deviation kind, scale and noise level."""
+        early, late = np.minimum.outer(clock, clock), np.maximum.outer(clock, clock)
+        walk = np.multiply.outer((self.wander * TIMES) ** 2, early)
+        smooth = np.multiply.outer((self.bend * TIMES) ** 2, early**2 * (late - early / 3) / 2)
+        kinds = np.concatenate([walk, smooth])
+        share = np.repeat([1 - self.smoothness, self.smoothness], len(TIMES))
+        return Deviations(
+            covariance=np.repeat(kinds, len(NOISES), axis=0),
+            noise=np.tile(NOISES**2, len(kinds)),
+            log_prior=np.repeat(np.log(share), len(NOISES)),
+        )
+
+    def _sample(self, sheet: Sheet, deviations: Deviations) -> Array:
+        """Samples of the scores at all future steps, one row for each sample."""
+        table, scores, count = sheet.table, sheet.scores, len(sheet.scores)
+        seen = deviations.covariance[:, :count, :count]
+        between = deviations.covariance[:, :count, count:]
+        total = seen + deviations.noise[:, None, None] * np.eye(count)
+        precision: Array = np.asarray(np.linalg.inv(total), dtype=np.float64)
+        known = deviations.log_prior - 0.5 * np.linalg.slogdet(total)[1]
+        posterior = self._project(
+            table[:, :count], sheet.log_prior + known[:, None], precision, scores
+        )
+        random = np.random.default_rng((self.seed, count))
+        positions = (np.arange(self.samples) + random.random()) / self.samples
+        flat = np.searchsorted(np.cumsum(posterior.weights), positions)
+        flat = random.permutation(np.minimum(flat, posterior.weights.size - 1))
+        chosen = np.unravel_index(flat, posterior.weights.shape)
+        z_last, z_first, z_rest = random.standard_normal((3, self.samples))
+        last = posterior.last[chosen] + posterior.root_last[chosen] * z_last
+        first = (
+            posterior.first[chosen]
+            + posterior.root_cross[chosen] * z_last
+            + posterior.root_first[chosen] * z_first
+        )
+        _, kind, shape = chosen
+        curves = last[:, None] + (first - last)[:, None] * table[shape]
+        misfit = scores - curves[:, :count]
+        carried = precision @ between
+        rest = np.diagonal(deviations.covariance, axis1=1, axis2=2)[:, count:]
+        rest = rest - (carried * between).sum(axis=1) + deviations.noise[:, None]
+        result: Array = curves[:, count:] + np.sqrt(np.maximum(rest, 0.0))[kind] * z_rest[:, None]
+        for one in np.unique(kind):
+            result[kind == one] += misfit[kind == one] @ carried[one]
+        return result
+
+    def _project(
+        self, to_go: Array, log_prior: Array, precision: Array, scores: Array
+    ) -> Posterior:
+        """The posterior of both end scores, for each spread, deviation and shape."""
+        projected = to_go @ precision
+        ones, pull = precision.sum(axis=(1, 2))[:, None], precision @ scores
+        cross = projected.sum(axis=-1)
+        square = np.einsum("ksn,sn->ks", projected, to_go)
+        on_shape, on_ones = projected @ scores, pull.sum(axis=-1)[:, None]
+        spread = (self.spread * TIMES)[:, None, None]
+        prior, gain = 1 / spread**2, self.gain * spread
+        p_last = ones - 2 * cross + square + prior
+        p_cross = cross - square
+        p_first = square + 1.0
+        b_last = on_ones - on_shape + prior * gain
+        b_first = on_shape + scores[0]
+        determinant = p_last * p_first - p_cross**2
+        last = (p_first * b_last - p_cross * b_first) / determinant
+        first = (p_last * b_first - p_cross * b_last) / determinant
+        squares = (pull @ scores)[:, None] + prior * gain**2 + scores[0] ** 2
+        misfit = squares - (last * b_last + first * b_first)
+        log_weight = -0.5 * misfit - 0.5 * np.log(determinant) - np.log(spread) + log_prior
+        chance = np.exp(log_weight - log_weight.max())
+        root_last = np.sqrt(p_first / determinant)
+        root_cross = -p_cross / determinant / root_last
+        rest = np.maximum(p_last / determinant - root_cross**2, 0.0)
+        return Posterior(
+            weights=chance / chance.sum(),
+            last=last,
+            first=first,
+            root_last=root_last,
+            root_cross=root_cross,
+            root_first=np.sqrt(rest),
+        )
+
+
+def noise_share(steps: Array, scores: Array) -> float:
+    """Noise of the newest half of the scores around a line, in units of the range of all."""
+    count = max(FEWEST, len(scores) // 2)
+    x, y = steps[-count:], scores[-count:]
+    x, y = x - x.mean(), y - y.mean()
+    off = y - x * (x @ y) / (x @ x)
+    scale = max(float(np.ptp(scores)), 1e-12)
+    return float(np.sqrt(off @ off / max(len(y) - 2, 1))) / scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviations:
+    """The random deviations from a family, one row for each kind, scale and noise level.
+
+    Attributes:
+        covariance: Covariance of the deviation between all observed and future times.
+        noise: Variance of the noise.
+        log_prior: Logarithm of the prior probability, up to a constant.
+    """
+
+    covariance: Array
+    noise: Array
+    log_prior: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior:
+    """A mixture of normals over both end scores, by spread, deviation and shape."""
+
+    weights: Array
+    last: Array
+    first: Array
+    root_last: Array
+    root_cross: Array
+    root_first: Array

@@ -1,0 +1,31 @@
+"""The route by which people import trials that were run elsewhere."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from hpo_ops.client.import_messages import Imported, ImportRequest
+from hpo_ops.config import StudyError, parse_study
+from hpo_ops.config.study_errors import shown
+from hpo_ops.gateway.http._route_dependencies import PEOPLE, CurrentCaller, GatewayServices
+from hpo_ops.gateway.services.trial_imports import import_trials
+
+import_router = APIRouter(tags=[PEOPLE])
+
+
+@import_router.post("/imports")
+def create_import(
+    request: ImportRequest, caller: CurrentCaller, gateway: GatewayServices
+) -> Imported:
+    """Records trials that were run elsewhere as an ended study; the same trials only once."""
+    caller.require_person()
+    name = request.config.get("name")
+    if not isinstance(name, str):
+        raise StudyError("import", [f"name is {shown(name)}, but must be the name of a study"])
+    # Before the study is validated: errors must not tell a caller without rights about it.
+    caller.require_edit_dag(name)
+    study = parse_study(request.config, source="import", is_entered=True)
+    study.create_scheduler()
+    study.create_allocator()
+    owner = caller.user.name if caller.user else None
+    return import_trials(gateway.studies, study, request, owner=owner)

@@ -1,0 +1,50 @@
+"""Routes of pools: their capacity, and how much of it is leased."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from hpo_ops.client import PoolSummary
+from hpo_ops.gateway.http._callers import PLATFORM_DAG
+from hpo_ops.gateway.http._route_dependencies import (
+    PEOPLE,
+    TASK_ONLY,
+    TASKS,
+    CurrentCaller,
+    OpenLedger,
+)
+from hpo_ops.ledger import leases, pool_usage
+
+pool_router = APIRouter()
+
+
+@pool_router.get("/pools", tags=[PEOPLE])
+def list_pools(caller: CurrentCaller, ledger: OpenLedger) -> list[PoolSummary]:
+    """Lists the pools by name."""
+    caller.require_person()
+    with ledger.connect() as connection:
+        pools = pool_usage.list_pools(connection)
+    return [
+        PoolSummary(name=pool.name, capacity=pool.capacity, is_fixed=pool.is_fixed, held=pool.held)
+        for pool in pools
+    ]
+
+
+Capacity = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
+
+
+@pool_router.post("/pools/{name}", tags=[PEOPLE])
+def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: OpenLedger) -> None:
+    """Sets the capacity of a pool. Studies with an allocator grow and shrink with it."""
+    caller.require_edit_dag(PLATFORM_DAG)
+    with ledger.begin() as connection:
+        leases.set_capacity(connection, name, capacity)
+
+
+@pool_router.post("/pools/{name}/found", tags=[TASKS], dependencies=[TASK_ONLY])
+def record_measured_capacity(name: str, capacity: Capacity, ledger: OpenLedger) -> None:
+    """Records the capacity of a pool as measured from its nodes, unless a person has set it."""
+    with ledger.begin() as connection:
+        leases.find_capacity(connection, name, capacity)

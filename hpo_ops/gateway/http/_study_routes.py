@@ -1,0 +1,107 @@
+"""Routes of studies: their life for tasks of the DAG run, their progress for people."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from hpo_ops.client import Best, Progress, StudyHandle, StudyRequest, StudyVerdict, TrialSummary
+from hpo_ops.gateway.http._route_dependencies import (
+    PEOPLE,
+    TASK_ONLY,
+    TASKS,
+    CurrentCaller,
+    GatewayServices,
+    OpenLedger,
+    ReadableStudy,
+    StudyOfTask,
+)
+from hpo_ops.gateway.queries.best_trial import find_best, find_front
+from hpo_ops.gateway.queries.kept_checkpoints import list_kept
+from hpo_ops.gateway.queries.study_overview import read_progress
+from hpo_ops.ledger import UnknownStudyError
+
+study_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
+study_router = APIRouter(tags=[PEOPLE])
+
+
+@study_task_router.post("/studies")
+def start_study(
+    request: StudyRequest, caller: CurrentCaller, gateway: GatewayServices
+) -> StudyHandle:
+    """Enters the study of a DAG run; a study that was entered before stays as it is."""
+    caller.require_run(request.dag_id, request.run_id)
+    return gateway.studies.start(request)
+
+
+@study_task_router.post("/studies/{study_id}/verdict")
+def verdict(record: StudyOfTask, gateway: GatewayServices) -> StudyVerdict:
+    """Says whether the study continues, waits or stops, with the reason."""
+    return gateway.studies.verdict(record.id)
+
+
+@study_task_router.post("/studies/{study_id}/end")
+def end_study(record: StudyOfTask, result: dict[str, Any], gateway: GatewayServices) -> None:
+    """Closes the study: unfinished trials are pruned, leases are released."""
+    gateway.studies.end(record.id, result)
+
+
+@study_router.get("/studies")
+def list_studies(
+    caller: CurrentCaller, ledger: OpenLedger, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[Progress]:
+    """Lists the studies that the caller may see, newest first."""
+    caller.require_person()
+    visible = (record for record in ledger.recent() if caller.may_read(record))
+    return [read_progress(ledger, record) for record in islice(visible, limit)]
+
+
+@study_router.get("/names/{name}")
+def find_study(
+    name: str,
+    caller: CurrentCaller,
+    ledger: OpenLedger,
+    run_id: str | None = None,
+    dag_id: str | None = None,
+) -> Progress:
+    """Finds the newest study of a name that the caller may see, optionally of one DAG or DAG run.
+
+    Names are not unique; a DAG, a DAG run and a task group together are.
+    """
+    caller.require_person()
+    for record in ledger.named(name, dag_id=dag_id, run_id=run_id):
+        if caller.may_read(record):
+            return read_progress(ledger, record)
+    raise UnknownStudyError.of_name(name, run_id)
+
+
+@study_router.get("/studies/{study_id}")
+def progress(record: ReadableStudy, ledger: OpenLedger) -> Progress:
+    """Shows the state of a study: its trials by state, its best trial, its duration."""
+    return read_progress(ledger, record)
+
+
+@study_router.get("/studies/{study_id}/best")
+def best(record: ReadableStudy, ledger: OpenLedger) -> Best | None:
+    """Shows the best trial of a study and its best checkpoint; null while there is none."""
+    return find_best(ledger, record)
+
+
+@study_router.get("/studies/{study_id}/front")
+def front(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
+    """Lists the trials on the Pareto front of a study with several metrics."""
+    return find_front(ledger, record)
+
+
+@study_router.get("/studies/{study_id}/checkpoints/kept")
+def kept_checkpoints(record: ReadableStudy, ledger: OpenLedger) -> list[tuple[int, int]]:
+    """Lists the checkpoints (trial, step) to keep: those of the best and of unfinished trials."""
+    return list_kept(ledger, record)
+
+
+@study_router.get("/studies/{study_id}/config")
+def config(record: ReadableStudy) -> dict[str, Any]:
+    """Shows the study's configuration that is in force now."""
+    return record.config.to_dict()

@@ -1,0 +1,214 @@
+"""The score cache: serves the reports of an identical earlier trial instead of training again.
+
+A trial is served when it is about to start a segment. The reports of an identical trial, one with
+the same cache key, are replayed into it one by one, through the scheduler, as if they had been
+trained. Where they end too early the trial goes on from the other's checkpoint. A trial waits
+while an identical one is being trained.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from hpo_ops.config.runner_registry import find_runner
+from hpo_ops.core.cache_keys import cache_key, canonical_params, seed_of_params
+from hpo_ops.gateway.services import _study_transitions
+from hpo_ops.gateway.services._saved_checkpoints import store_prefix
+from hpo_ops.ledger import StudyRecord, StudyTransaction
+from hpo_ops.ledger.cached_trials import CacheSource
+from hpo_ops.ledger.rows import SegmentRow, ServedFrom, TrialIdentity, TrialRow
+from hpo_ops.protocol import Cause, Checkpoint, Outcome, ParamValue, Report, SegmentResult
+
+logger = logging.getLogger(__name__)
+
+RUNNER = "cache"
+"""The runner of a segment that was served instead of trained."""
+
+
+def identity(
+    record: StudyRecord, params: Mapping[str, ParamValue], *, fold: int | None = None
+) -> TrialIdentity:
+    """The seed and the cache key of a trial with these parameters.
+
+    Args:
+        record: The study.
+        params: The parameters.
+        fold: The fold, in a study with folds; None for the trial that trains on all data there.
+    """
+    config = record.config
+    same = canonical_params(config.space, params)
+    seed = config.trial_seed
+    if seed is None:
+        seed = seed_of_params(config.seed, same)
+    if not config.cache:
+        return TrialIdentity(seed=config.trial_seed)
+    here = f"only in {record.key}"  # what is not known cannot be identical in another study
+    made_of = {
+        "code": None if config.code is None else record.origin.code_hash or here,
+        "image": record.origin.image or config.image,
+        "command": config.command,
+        "env": config.env,
+        "deterministic": config.deterministic,
+        "data": here if config.data.version is None else {"version": config.data.version},
+        **find_runner(config.runner).cache_parts(config),
+    }
+    part = "" if config.folds is None else f"{'all' if fold is None else fold}/{config.fold_count}"
+    key = cache_key(made_of=made_of, params=same, seed=seed, fold=part)
+    return TrialIdentity(seed=seed, cache_key=key)
+
+
+def serve(session: StudyTransaction, row: TrialRow) -> str | None:
+    """Replays the reports of an identical trial into a trial that is about to start a segment.
+
+    Afterwards the trial has finished, is paused, or still runs with fewer steps to train.
+
+    Returns:
+        Why the trial has to wait, where an identical one is being trained; else None.
+    """
+    if row.cache_key is None:
+        return None
+    if session.record.config.data.version is not None:
+        session.cached.lock(row.cache_key)  # another study may be about to start the same
+    sources = session.cached.sources(row)
+    for source in sources:
+        if source.covers(row.until_step) and _replay(session, row, source, row.until_step):
+            return None
+    if other := session.cached.find_in_training(row):
+        return f"{other} is identical and is being trained: waiting for its reports"
+    known = session.view.trials[row.number].checkpoint_step
+    newest = {
+        source: max(_checkpoints(session, source, at_most=row.until_step), default=0)
+        for source in sources
+    }
+    for source in sorted(sources, key=lambda source: -newest[source]):
+        if newest[source] > known and _replay(session, row, source, newest[source], is_more=True):
+            break
+    return None
+
+
+def restore_from(session: StudyTransaction, number: int, step: int) -> str | None:
+    """The folder in the store of a trial's checkpoint, where the score cache lent it.
+
+    Args:
+        session: The study.
+        number: The trial.
+        step: The checkpoint's step.
+
+    Returns:
+        None where the trial saved the checkpoint itself.
+    """
+    if step == 0:
+        return None
+    uri = session.checkpoints.find_uri(number, step, runner=RUNNER)
+    return uri and uri.removeprefix(store_prefix(session.record)).rpartition("/")[0]
+
+
+def _replay(
+    session: StudyTransaction,
+    row: TrialRow,
+    source: CacheSource,
+    until_step: int | None,
+    *,
+    is_more: bool = False,
+) -> bool:
+    """Replays the reports of a source into a trial, as a segment of its own that nobody trained.
+
+    Args:
+        session: The study.
+        row: The trial.
+        source: The identical trial.
+        until_step: The last step to replay.
+        is_more: Whether there is more to train after that: the trial goes on running.
+
+    Returns:
+        False where the reports lack a metric of this study, so that nothing was replayed.
+    """
+    number = row.number
+    history = session.cached.reports_of(source, after=row.step, until_step=until_step)
+    names = {metric.name for metric in session.record.config.objectives}
+    if any(names - set(report.metrics) for report in history):
+        return False
+    segment = _start(session, row, until_step)
+    decision = None
+    for batch in _batches(session, history):
+        _study_transitions.take_reports(session, number, segment.id, batch)
+        decision = _study_transitions.decide(session, segment, has_news=True)
+        if decision.action.outcome is not None:
+            break
+    step = session.view.trials[number].step
+    _borrow(session, number, segment.id, source, step)
+    served = ServedFrom(study=source.study, trial=source.trial, step=step)
+    session.trials.record_served(number, served)
+    note = f"from the cache: {source}"
+    logger.info("trial %d is served up to step %d %s", number, step, note)
+    if decision is not None and (outcome := decision.action.outcome) is not None:
+        reason = f"{decision.reason} ({note})"
+        result = _result(outcome, step, reason)
+        _study_transitions.end_segment(session, segment, result)
+    elif is_more:
+        result = _result(Outcome.COMPLETED, step, note)
+        session.segments.end(segment.id, number, result)
+    else:
+        last = max(step, until_step or 0)
+        result = _result(Outcome.COMPLETED, last, f"{last} steps {note}")
+        _study_transitions.end_segment(session, segment, result)
+    return True
+
+
+def _result(outcome: Outcome, step: int, reason: str) -> SegmentResult:
+    cause = Cause.SERVED_FROM_CACHE
+    return SegmentResult(outcome=outcome, step=step, reason=reason, cause=cause)
+
+
+def _start(session: StudyTransaction, row: TrialRow, until_step: int | None) -> SegmentRow:
+    segment_id = uuid.uuid4().hex
+    session.segments.start(
+        segment_id,
+        row.number,
+        width=Fraction(1),
+        key=RUNNER,
+        from_step=row.step,
+        until_step=until_step,
+        runner=RUNNER,
+    )
+    segment = session.segments.find(segment_id)
+    if segment is None:
+        raise LookupError(f"segment {segment_id} was just started")
+    return segment
+
+
+def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
+    """Reports one at a time, or all at once where no decision is made before the last of them."""
+    config = session.record.config
+    if config.reproducible or (config.scheduler.name == "default" and config.goal.target is None):
+        yield from [history] if history else []
+    else:
+        yield from ([report] for report in history)
+
+
+def _borrow(
+    session: StudyTransaction, number: int, segment_id: str, source: CacheSource, step: int
+) -> None:
+    """Makes the newest and the best checkpoint of a source checkpoints of the trial too."""
+    saved = _checkpoints(session, source, at_most=step)
+    if not saved:
+        return
+    trial = session.view.trials[number]
+    best = max(
+        (seen for seen in trial.observations if seen.step in saved),
+        key=lambda seen: seen.score,
+        default=None,
+    )
+    for one in sorted({max(saved), best.step if best else max(saved)}):
+        session.checkpoints.add(number, segment_id, saved[one])
+
+
+def _checkpoints(
+    session: StudyTransaction, source: CacheSource, *, at_most: int | None
+) -> dict[int, Checkpoint]:
+    """The checkpoints that a source still has in this study's store, by step."""
+    prefix = store_prefix(session.record)
+    return session.cached.checkpoints_of(source, at_most=at_most, uri_prefix=prefix)

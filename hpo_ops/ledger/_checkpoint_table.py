@@ -1,0 +1,124 @@
+"""Commands and queries on the checkpoints of one study."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from hpo_ops.ledger import _schema
+from hpo_ops.ledger._policy_view import EventKind
+from hpo_ops.ledger._study_history import StudyHistory
+from hpo_ops.protocol import Checkpoint
+
+
+class CheckpointTable:
+    """The complete checkpoints of one study, within one transaction that holds its lock.
+
+    The ledger knows where checkpoints are and the digests of their manifests; the files are in
+    the store.
+    """
+
+    def __init__(self, history: StudyHistory) -> None:
+        self._history = history
+        self._connection = history.connection
+        self._study_id = history.study_id
+
+    # -- queries -----------------------------------------------------------------------------
+
+    def has_any(self, trial: int) -> bool:
+        """Whether a trial has a checkpoint of its own."""
+        table = _schema.checkpoints
+        found = self._connection.execute(
+            select(table.c.step)
+            .where(table.c.study_id == self._study_id, table.c.trial == trial)
+            .limit(1)
+        )
+        return found.first() is not None
+
+    def newest(self, trial: int, *, at_most: int, uri_prefix: str, limit: int) -> list[Checkpoint]:
+        """The newest checkpoints of a trial, newest first.
+
+        Args:
+            trial: The trial.
+            at_most: The last step that counts.
+            uri_prefix: How the URIs of those that count begin.
+            limit: How many to return at most.
+        """
+        table = _schema.checkpoints
+        rows = self._connection.execute(
+            select(table.c.step, table.c.uri, table.c.files, table.c.bytes, table.c.digest)
+            .where(
+                table.c.study_id == self._study_id,
+                table.c.trial == trial,
+                table.c.step <= at_most,
+                table.c.uri.startswith(uri_prefix, autoescape=True),
+            )
+            .order_by(table.c.step.desc())
+            .limit(limit)
+        )
+        return [Checkpoint(**row._mapping) for row in rows]
+
+    def find_uri(self, trial: int, step: int, *, runner: str) -> str | None:
+        """The URI of a trial's checkpoint of a step that a segment of some runner saved."""
+        table, segments = _schema.checkpoints, _schema.segments
+        return self._connection.execute(
+            select(table.c.uri)
+            .join(segments, segments.c.id == table.c.segment_id)
+            .where(
+                table.c.study_id == self._study_id,
+                table.c.trial == trial,
+                table.c.step == step,
+                segments.c.runner == runner,
+            )
+        ).scalar_one_or_none()
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def add(
+        self, trial: int, segment_id: str, checkpoint: Checkpoint, *, replaces: bool = False
+    ) -> None:
+        """Records that a checkpoint is complete in the store.
+
+        Args:
+            trial: The trial.
+            segment_id: The segment that saved it.
+            checkpoint: The checkpoint.
+            replaces: Whether it replaces an earlier one of the same step, as where a trial trains
+                a step again and uploads it again. Otherwise the earlier one stays.
+        """
+        table = _schema.checkpoints
+        values = {"segment_id": segment_id, **checkpoint.to_dict()}
+        added = self._connection.execute(
+            upsert(table)
+            .values(study_id=self._study_id, trial=trial, **values)
+            .on_conflict_do_nothing()
+        )
+        if added.rowcount:
+            data = {"step": checkpoint.step, "bytes": checkpoint.bytes}
+            self._history.append(EventKind.CHECKPOINT, trial, data)
+        elif replaces:
+            self._connection.execute(
+                update(table)
+                .where(
+                    table.c.study_id == self._study_id,
+                    table.c.trial == trial,
+                    table.c.step == checkpoint.step,
+                )
+                .values(**values)
+            )
+
+    def forget_except(self, kept: Collection[tuple[int, int]]) -> None:
+        """Forgets all checkpoints of the study but some.
+
+        Args:
+            kept: The trial and step of each checkpoint that stays, also where other trials have
+                it among their own.
+        """
+        table = _schema.checkpoints
+        is_mine = table.c.study_id == self._study_id
+        kept_uris = select(table.c.uri).where(
+            is_mine, tuple_(table.c.trial, table.c.step).in_(sorted(kept))
+        )
+        self._connection.execute(delete(table).where(is_mine, table.c.uri.not_in(kept_uris)))

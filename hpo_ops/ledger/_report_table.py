@@ -1,0 +1,69 @@
+"""Commands and queries on the reports of one study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from hpo_ops.ledger import _schema
+from hpo_ops.ledger._study_history import StudyHistory
+from hpo_ops.protocol import Report
+
+
+class ReportTable:
+    """The reports of one study, within one transaction that holds the study's lock.
+
+    Args:
+        history: The study's history.
+        metric: Name of the objective, whose values are the learning curve.
+    """
+
+    def __init__(self, history: StudyHistory, *, metric: str) -> None:
+        self._history = history
+        self._metric = metric
+        self._connection = history.connection
+        self._study_id = history.study_id
+
+    def add(self, trial: int, segment_id: str, reports: Sequence[Report]) -> None:
+        """Adds reports. The first report of a step counts: later ones of that step are ignored.
+
+        Args:
+            trial: The trial.
+            segment_id: The segment that reported.
+            reports: The reports, each of which has the objective.
+        """
+        if not reports:
+            return
+        self._history.is_changed = True
+        self._connection.execute(
+            upsert(_schema.reports).on_conflict_do_nothing(),
+            [
+                {
+                    "study_id": self._study_id,
+                    "trial": trial,
+                    "step": report.step,
+                    "segment_id": segment_id,
+                    "value": report.metrics[self._metric],
+                    "metrics": report.metrics,
+                    "seconds": report.seconds,
+                }
+                for report in reports
+            ],
+        )
+
+    def curve(self, trial: int) -> list[tuple[int, float]]:
+        """The learning curve of a trial: steps and values of the objective, by step."""
+        return read_curve(self._connection, self._study_id, trial)
+
+
+def read_curve(connection: Connection, study_id: int, trial: int) -> list[tuple[int, float]]:
+    """The learning curve of a trial: steps and values of the objective, by step."""
+    table = _schema.reports
+    rows = connection.execute(
+        select(table.c.step, table.c.value)
+        .where(table.c.study_id == study_id, table.c.trial == trial)
+        .order_by(table.c.step)
+    )
+    return [(row.step, row.value) for row in rows]

@@ -1,0 +1,236 @@
+"""Commands and queries on the trials of one study, and on the decisions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from sqlalchemy import func, insert, select, update
+
+from hpo_ops.core import Decision, TrialState
+from hpo_ops.ledger import _schema
+from hpo_ops.ledger._policy_view import EventKind
+from hpo_ops.ledger._study_history import StudyHistory
+from hpo_ops.ledger.rows import ServedFrom, TrialIdentity, TrialRow, read_trial
+from hpo_ops.protocol import Action, ParamValue
+
+UNCACHED = TrialIdentity()
+
+
+class TrialTable:
+    """The trials of one study, within one transaction that holds the study's lock.
+
+    The gateway owns a trial's state: a trial is RUNNING from when it is given a slot until its
+    segment ends for the ledger, whether or not a process trains it at that moment. Tasks and
+    agents only ever ask the gateway to change it.
+    """
+
+    def __init__(self, history: StudyHistory) -> None:
+        self._history = history
+        self._connection = history.connection
+        self._study_id = history.study_id
+
+    # -- queries -----------------------------------------------------------------------------
+
+    def find(self, number: int) -> TrialRow | None:
+        """A trial; None where it was not added yet."""
+        return self.select([number]).get(number)
+
+    def get(self, number: int) -> TrialRow:
+        """A trial that was added.
+
+        Raises:
+            KeyError: It was not.
+        """
+        return self.select([number])[number]
+
+    def select(self, numbers: Sequence[int]) -> dict[int, TrialRow]:
+        """Those of some trials that were added, by number."""
+        table = _schema.trials
+        rows = self._connection.execute(
+            select(table)
+            .where(table.c.study_id == self._study_id, table.c.number.in_(numbers))
+            .order_by(table.c.number)
+        )
+        return {row.number: read_trial(row) for row in rows}
+
+    def first_without_segment(self) -> int | None:
+        """The lowest number of the RUNNING trials that have no open segment: the next in line."""
+        trials, segments = _schema.trials, _schema.segments
+        has_segment = (
+            select(segments.c.id)
+            .where(
+                segments.c.study_id == trials.c.study_id,
+                segments.c.trial == trials.c.number,
+                segments.c.outcome.is_(None),
+            )
+            .exists()
+        )
+        number: int | None = self._connection.execute(
+            select(func.min(trials.c.number)).where(
+                trials.c.study_id == self._study_id,
+                trials.c.state == TrialState.RUNNING.value,
+                ~has_segment,
+            )
+        ).scalar_one()
+        return number
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def add(
+        self,
+        number: int,
+        *,
+        seed: int,
+        parent: int | None = None,
+        requested_params: Mapping[str, ParamValue] | None = None,
+        is_retraining: bool = False,
+    ) -> None:
+        """Reserves a trial, without parameters yet."""
+        self._connection.execute(
+            insert(_schema.trials).values(
+                study_id=self._study_id,
+                number=number,
+                state=TrialState.WAITING.value,
+                seed=seed,
+                parent=parent,
+                requested_params=None if requested_params is None else dict(requested_params),
+                told=is_retraining,
+            )
+        )
+        self._history.append(
+            EventKind.TRIAL_ADDED, number, {"parent": parent, "is_retraining": is_retraining}
+        )
+
+    def propose(
+        self,
+        number: int,
+        params: Mapping[str, ParamValue],
+        identity: TrialIdentity = UNCACHED,
+    ) -> None:
+        """Gives a trial its parameters, and the seed and cache key that follow from them."""
+        values: dict[str, object] = {"params": dict(params), "cache_key": identity.cache_key}
+        if identity.seed is not None:
+            values["seed"] = identity.seed
+        self._update(number, values)
+        self._history.append(EventKind.TRIAL_PROPOSED, number, {"params": dict(params)})
+
+    def give_slot(
+        self, number: int, reason: str, *, until_step: int | None, group: int = 0
+    ) -> None:
+        """Makes a trial RUNNING: it has one of the study's slots until its segment ends.
+
+        Args:
+            number: The trial.
+            reason: Why it is this trial's turn.
+            until_step: The step at which its segment ends; None is the training's own end.
+            group: Its trial group.
+        """
+        self._move(number, TrialState.RUNNING, reason, group, {"until_step": until_step})
+
+    def move(self, number: int, state: TrialState, reason: str, *, group: int = 0) -> None:
+        """Puts a trial into a state. A finished trial never leaves its state again."""
+        self._move(number, state, reason, group, {})
+
+    def settle(
+        self,
+        number: int,
+        state: TrialState,
+        reason: str,
+        *,
+        group: int,
+        failures: int,
+        preemptions: int,
+    ) -> None:
+        """Puts a trial into the state that follows from the end of its segment."""
+        counts = {"failures": failures, "preemptions": preemptions}
+        self._move(number, state, reason, group, counts)
+
+    def record_progress(
+        self,
+        number: int,
+        *,
+        step: int,
+        best_step: int | None,
+        value: float,
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Records a trial's last step and metrics, and its best value so far."""
+        self._update(
+            number,
+            {"step": step, "best_step": best_step, "value": value, "metrics": dict(metrics)},
+        )
+
+    def record_violations(self, number: int, violations: Sequence[float]) -> None:
+        """Records by how much a trial violates each constraint."""
+        self._update(number, {"violations": list(violations)})
+
+    def record_served(self, number: int, source: ServedFrom) -> None:
+        """Records the trial whose reports were replayed into a trial."""
+        self._update(number, {"served": asdict(source)})
+
+    def mark_told(self, numbers: Sequence[int]) -> None:
+        """Records that the sampler knows how trials ended."""
+        if numbers:
+            table = _schema.trials
+            self._connection.execute(
+                update(table)
+                .where(table.c.study_id == self._study_id, table.c.number.in_(numbers))
+                .values(told=True)
+            )
+
+    def record_decision(self, number: int, step: int, decision: Decision) -> None:
+        """Records a decision about a trial, unless it repeats the one before."""
+        last = self._last_decision(number)
+        if last is not None and last[1] == decision:
+            return
+        values = {
+            "step": step,
+            "action": decision.action.value,
+            "reason": decision.reason,
+        }
+        self._connection.execute(
+            insert(_schema.decisions).values(study_id=self._study_id, trial=number, **values)
+        )
+        if decision.action is not Action.CONTINUE:
+            self._history.append(EventKind.DECIDED, number, values)
+
+    def _last_decision(self, number: int) -> tuple[int, Decision] | None:
+        """The last decision about a trial, and the step at which it was made."""
+        table = _schema.decisions
+        row = self._connection.execute(
+            select(table.c.step, table.c.action, table.c.reason)
+            .where(table.c.study_id == self._study_id, table.c.trial == number)
+            .order_by(table.c.id.desc())
+            .limit(1)
+        ).one_or_none()
+        return None if row is None else (row.step, Decision(Action(row.action), row.reason))
+
+    def _move(
+        self,
+        number: int,
+        state: TrialState,
+        reason: str,
+        group: int,
+        values: Mapping[str, object],
+    ) -> None:
+        ended = {"ended_at": func.now()} if state.is_finished else {}
+        self._update(number, {**values, **ended, "state": state.value, "reason": reason})
+        decided_step = None
+        if state is TrialState.PAUSED and (last := self._last_decision(number)):
+            decided_step = last[0] if last[1].action is Action.PAUSE else None
+        data = {
+            "state": state.value,
+            "reason": reason,
+            "decided_step": decided_step,
+            "group": group,
+        }
+        self._history.append(EventKind.TRIAL_MOVED, number, data)
+
+    def _update(self, number: int, values: Mapping[str, object]) -> None:
+        table = _schema.trials
+        self._connection.execute(
+            update(table)
+            .where(table.c.study_id == self._study_id, table.c.number == number)
+            .values(**values)
+        )

@@ -1,0 +1,57 @@
+"""Forecasts of learning curves: what an agent is told to forecast, and what it sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpo_ops.protocol._message import Message, ProtocolError
+from hpo_ops.protocol.field_checks import check_step, is_step, storable_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastOrder(Message):
+    """Instructions to an agent: which forecasts of the learning curve to make, and how.
+
+    Attributes:
+        every: A forecast is due at the first report at or after each multiple of this step.
+        last_step: The step to forecast to.
+        is_maximized: Whether a larger value is better.
+        seed: Seed of the trial's forecasts; each forecast mixes its own step in.
+        predictor: Short name of the predictor, or ``their.module:Class``.
+        options: The predictor's own options.
+    """
+
+    every: int
+    last_step: int
+    is_maximized: bool = True
+    seed: int = 0
+    predictor: str = "projected"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("every", "last_step"):
+            value = getattr(self, name)
+            if not is_step(value) or value < 1:
+                raise ProtocolError(f"{name} is {value!r}, but must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveForecast(Message):
+    """A forecast of the rest of a trial's learning curve, made by the trial's agent.
+
+    Attributes:
+        step: The last reported step that the forecast is based on.
+        steps: Future steps, ascending; empty where there is no forecast.
+        quantiles: For each future step the quantiles of the score (larger is better).
+        note: Why there is no forecast.
+    """
+
+    step: int
+    steps: list[int] = field(default_factory=list)
+    quantiles: list[list[float]] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        check_step(self.step)
+        object.__setattr__(self, "note", storable_text(self.note))

@@ -1,0 +1,164 @@
+"""A training in a container, seen from the task that runs its segment."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import BinaryIO
+
+from hpo_ops.runners.docker._engine_api import (
+    ContainerExit,
+    DockerEngine,
+    DockerError,
+    DockerUnreachableError,
+    NoSuchContainerError,
+    NoSuchImageError,
+)
+
+logger = logging.getLogger(__name__)
+
+CANNOT_START = 127
+"""The exit code of a container that could not be started, as shells have it for a command."""
+ENGINE_SECONDS = 60.0
+"""How long an engine that stopped answering, such as one that is restarted, is asked again."""
+RETRY_SECONDS = 1.0
+CLOSE_SECONDS = 30.0
+
+LOST = ContainerExit(code=-signal.SIGKILL, is_out_of_memory=False)
+"""The end of a container that was removed, or whose engine is gone: as if it had been killed."""
+
+
+class ContainerProcess:
+    """A container and a thread that copies its output to a log; both are gone once it is closed.
+
+    A container that the engine refuses to start counts as one that has ended with the exit code
+    127, and its log has the engine's reason.
+
+    Args:
+        engine: Where it runs.
+        spec: The container, as the engine takes it.
+        name: Its name for people.
+        log: Where its output goes; this object closes it.
+        sleep: Waits between two attempts to reach the engine.
+
+    Raises:
+        DockerUnreachableError: The engine does not answer.
+    """
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        spec: Mapping[str, object],
+        *,
+        name: str,
+        log: BinaryIO,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._engine = engine
+        self._log = log
+        self._sleep = sleep
+        self._ended = threading.Event()
+        self._exit: ContainerExit | None = None
+        self._container: str | None = None
+        self._is_killed = False
+        self._thread: threading.Thread | None = None
+        try:
+            self._start(spec, name)
+        except DockerUnreachableError:
+            self.close()
+            raise
+        except DockerError as error:
+            self._log.write(f"{error}\n".encode())
+            self._log.flush()
+            self._exit = ContainerExit(code=CANNOT_START, is_out_of_memory=False)
+            self._ended.set()
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the training ended because it used more memory than it was given.
+
+        A training that ends well although the kernel has killed one of its children has not.
+        """
+        return self._exit is not None and self._exit.is_out_of_memory and self._exit.code != 0
+
+    def wait(self, timeout_seconds: float) -> int | None:
+        """The exit code, negative for a signal; None if it still runs after the time."""
+        self._ended.wait(timeout_seconds)
+        return None if self._exit is None else self._exit.code
+
+    def terminate(self) -> None:
+        """Sends SIGTERM to the training, not to its children: it may need them to save."""
+        self._send("SIGTERM")
+
+    def kill(self) -> None:
+        """Kills everything in the container."""
+        if not self._is_killed:
+            self._is_killed = True
+            self._send("SIGKILL")
+
+    def close(self) -> None:
+        """Removes the container, also one that still runs."""
+        if self._container is not None:
+            try:
+                self._engine.remove(self._container)
+            except DockerError as error:
+                logger.warning("a container is left for the reconciler: %s", error)
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+        self._log.close()
+
+    def _start(self, spec: Mapping[str, object], name: str) -> None:
+        try:
+            self._container = self._engine.create(spec, name=name)
+        except NoSuchImageError:
+            image = str(spec["Image"])
+            logger.info("the engine does not have the image %s: it is pulled", image)
+            self._engine.pull(image)
+            self._container = self._engine.create(spec, name=name)
+        self._engine.start(self._container)
+        self._thread = threading.Thread(
+            target=self._follow, args=(self._container,), name="hpo-container", daemon=True
+        )
+        self._thread.start()
+
+    def _follow(self, container: str) -> None:
+        """Copies the output, then learns how the container ended: the log is complete by then."""
+        try:
+            self._copy_output(container)
+            self._exit = self._wait(container)
+        finally:
+            if self._exit is None:
+                self._exit = LOST
+            self._ended.set()
+
+    def _copy_output(self, container: str) -> None:
+        try:
+            for part in self._engine.follow_output(container):
+                self._log.write(part)
+                self._log.flush()
+        except (DockerError, OSError, ValueError) as error:
+            logger.warning("the log of the training ends early: %s", error)
+
+    def _wait(self, container: str) -> ContainerExit:
+        give_up_at = time.monotonic() + ENGINE_SECONDS
+        while True:
+            try:
+                return self._engine.wait(container)
+            except NoSuchContainerError:
+                return LOST
+            except DockerError as error:
+                if time.monotonic() > give_up_at:
+                    logger.warning("the container is given up: %s", error)
+                    return LOST
+                self._sleep(RETRY_SECONDS)
+
+    def _send(self, name: str) -> None:
+        if self._container is None:
+            return
+        try:
+            self._engine.send_signal(self._container, name)
+        except DockerError as error:
+            logger.warning("%s was not sent: %s", name, error)
