@@ -82,6 +82,6 @@ def test_the_gateway_describes_itself_to_those_who_are_logged_in(
     lab: Lab, page: playwright.Page
 ) -> None:
     page.goto(f"{lab.stack.url}/hpo/api/v1/docs")
-    line = page.get_by_text("What a trial's task is to do now")
+    line = page.get_by_text("Tells a trial's task what to do next")
     line.wait_for()
     assert line.is_visible()

@@ -54,7 +54,7 @@ def test_pop_runs_promising_trials_first_and_kills_poor_ones(lab: Lab) -> None:
     assert trials[0].state == "pruned"
     assert trials[0].reason == "not learning: at or below the kill threshold 0.15"
     assert trials[1].state == "pruned"
-    assert "to reach the target, below 0.05" in trials[1].reason
+    assert "to reach the target is below 0.05" in trials[1].reason
     assert trials[1].step < 40
     assert trials[2].segments == 1  # the promising one never had to wait
     # The same reason is in the task's log, in the ledger's decisions and in its events.

@@ -54,7 +54,7 @@ def test_a_trial_is_trained_once_more_and_compared(lab: Lab, tmp_path: Path) -> 
     (code / "train.py").write_text(TRAINING.format(noise="time.time() % 1"))
     refused = lab.hpo("reproduce", name, "1")
     assert refused.returncode == 1
-    assert "bring that code back, or use --any-code" in refused.stderr
+    assert "Restore that code, or use --any-code" in refused.stderr
     other = lab.hpo("reproduce", name, "1", "--any-code", "--json")
     assert other.returncode == 1
     found = json.loads(other.stdout)

@@ -53,7 +53,7 @@ def test_keys_are_rotated_while_a_study_runs(services: Gateway) -> None:
     request = StudyRequest(config=study_data(), dag_id=TASK.dag_id, run_id=TASK.run_id)
     study = before.start_study(request)
     before.sample(study.id, 0, rounds_left=1)
-    turn = before.turn(TASK.dag_id, TASK.run_id, 0, key="k")
+    turn = before.next_action(TASK.dag_id, TASK.run_id, 0, key="k")
     running = agent(started(services, OLD), turn)
     running.report([Report(step=1, metrics={"accuracy": 0.1})])
 

@@ -49,6 +49,7 @@ class Pods:
         spec = {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,  # a new namespace has no token for seconds
             "nodeSelector": {POOL: request.pool} if request.pool else {},
             "tolerations": [dict(it) for it in request.tolerations],
             "containers": [container],

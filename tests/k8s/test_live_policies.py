@@ -33,7 +33,7 @@ def pop_runs_promising_pods_first_and_kills_poor_ones(lab: PodLab) -> None:
     trials = lab.trials(study)
     assert trials[0].reason == "not learning: at or below the kill threshold 0.15"
     assert trials[1].state == "pruned"
-    assert "to reach the target, below 0.05" in trials[1].reason
+    assert "to reach the target is below 0.05" in trials[1].reason
     assert trials[1].step < 40
     assert trials[2].segments == 1  # the promising one never had to wait
     forecasts = [event for event in lab.events(study, "forecast") if event["trial"] == 1]

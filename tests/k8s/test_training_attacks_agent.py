@@ -74,7 +74,7 @@ def nothing_of_the_agents_environment_reaches_the_store(lab: PodLab) -> None:
         assert "/99/" not in path
     ((outcome, reason),) = lab.ends(study)
     assert (outcome, reason) == ("failed", "checkpoint 3: link is a link that leaves the folder")
-    assert "told to stop" in "".join(
+    assert "stop requested" in "".join(
         content.decode() for path, content in found.items() if "/agent/" in path
     )
 

@@ -82,7 +82,7 @@ class WarmStarter:
         with _locked(base.with_suffix(".lock")):
             connection = _connect(base.with_suffix(".sock"))
             if connection is None:
-                answer = self._start_nursery(launch, imports, base)
+                answer = self._start_fork_server(launch, imports, base)
                 if answer != _fork_server.READY.decode():
                     unfit.write_text(answer)
                     raise NotStartedError(answer)
@@ -93,7 +93,7 @@ class WarmStarter:
             process.request(launch, log)
             return process
 
-    def _start_nursery(self, launch: Launch, imports: list[Import], base: Path) -> str:
+    def _start_fork_server(self, launch: Launch, imports: list[Import], base: Path) -> str:
         environment = {
             name: value for name, value in launch.environment.items() if name not in PER_TRIAL
         }
