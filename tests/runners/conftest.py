@@ -33,7 +33,7 @@ def has_ended(pid: int) -> bool:
         os.close(descriptor)
 
 
-def nursery_of(path: Path) -> int:
+def fork_server_of(path: Path) -> int:
     """The process id of the fork server that listens on a socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))

@@ -235,7 +235,7 @@ run_segment(assignment, root=Path({str(bench.workspace.root)!r}), runner=runner,
     assert all(has_ended(pid) for pid in pids)
 
 
-def test_a_killed_nursery_takes_the_training_along(bench: Bench) -> None:
+def test_a_killed_fork_server_takes_the_training_along(bench: Bench) -> None:
     def kill_parent(line: str) -> None:
         os.kill(int(line.split()[1]), signal.SIGKILL)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hpo_ops.protocol import Outcome
 from hpo_ops.runners.local._script_imports import third_party_imports
 from hpo_ops.runners.local._warm_starter import WarmStarter
-from tests.runners.conftest import Bench, has_ended, nursery_of
+from tests.runners.conftest import Bench, fork_server_of, has_ended
 
 REPORTS = """
 import os, sys
@@ -17,15 +17,15 @@ print(os.getppid())
 """
 
 
-def test_trials_share_one_nursery(warm_bench: Bench, runtime: Path) -> None:
+def test_trials_share_one_fork_server(warm_bench: Bench, runtime: Path) -> None:
     for _ in range(3):
         assert warm_bench.run(REPORTS).outcome is Outcome.COMPLETED
     (path,) = runtime.glob("*.sock")
-    assert {int(line) for line in warm_bench.lines} == {nursery_of(path)}
+    assert {int(line) for line in warm_bench.lines} == {fork_server_of(path)}
     assert path.parent.stat().st_mode & 0o077 == 0
 
 
-def test_trials_that_start_together_share_one_nursery(tmp_path: Path, runtime: Path) -> None:
+def test_trials_that_start_together_share_one_fork_server(tmp_path: Path, runtime: Path) -> None:
     benches = []
     for number in range(4):
         (tmp_path / str(number)).mkdir()
@@ -57,7 +57,7 @@ def test_unseeded_draws_differ_between_trials(warm_bench: Bench) -> None:
     assert second != fourth
 
 
-def test_an_idle_nursery_ends_and_leaves_no_socket(tmp_path: Path, runtime: Path) -> None:
+def test_an_idle_fork_server_ends_and_leaves_no_socket(tmp_path: Path, runtime: Path) -> None:
     bench = Bench(tmp_path, WarmStarter(runtime, idle_seconds=0.2))
     bench.run(REPORTS)
     assert has_ended(int(bench.lines[0]))
@@ -65,13 +65,13 @@ def test_an_idle_nursery_ends_and_leaves_no_socket(tmp_path: Path, runtime: Path
     assert bench.run(REPORTS).outcome is Outcome.COMPLETED
 
 
-def test_a_dead_nursery_is_replaced(warm_bench: Bench, runtime: Path) -> None:
+def test_a_dead_fork_server_is_replaced(warm_bench: Bench, runtime: Path) -> None:
     warm_bench.run(REPORTS)
     os.kill(int(warm_bench.lines[0]), 9)
     assert has_ended(int(warm_bench.lines[0]))
     assert warm_bench.run(REPORTS).outcome is Outcome.COMPLETED
     (path,) = runtime.glob("*.sock")
-    assert int(warm_bench.lines[1]) == nursery_of(path) != int(warm_bench.lines[0])
+    assert int(warm_bench.lines[1]) == fork_server_of(path) != int(warm_bench.lines[0])
 
 
 def test_a_folder_that_others_can_enter_is_not_used(warm_bench: Bench, runtime: Path) -> None:
