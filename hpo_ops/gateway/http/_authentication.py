@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import HTTPException, Request, status
 
 from hpo_ops.client.token_signing import KeyRing, TokenKind
-from hpo_ops.gateway.http._callers import PLATFORM_DAG, Caller, User
+from hpo_ops.gateway.http._caller_rights import PLATFORM_DAG, Caller, User
 from hpo_ops.gateway.tokens import BadTokenError, Claims, read_token
 
 Login = Callable[[Request], Awaitable[User]]

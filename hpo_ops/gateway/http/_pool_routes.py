@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from hpo_ops.client import PoolSummary
-from hpo_ops.gateway.http._callers import PLATFORM_DAG
+from hpo_ops.gateway.http._caller_rights import PLATFORM_DAG
 from hpo_ops.gateway.http._route_dependencies import (
     PEOPLE,
     TASK_ONLY,

@@ -6,8 +6,6 @@ that a request without a valid credential is refused without reading its body.
 
 from __future__ import annotations
 
-import math
-
 from fastapi import HTTPException
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -18,11 +16,12 @@ from hpo_ops.client.token_signing import KeyRing
 from hpo_ops.client.transport import RENEWED_TOKEN
 from hpo_ops.gateway.http._api_description import STYLE_SOURCE
 from hpo_ops.gateway.http._authentication import Authenticator
-from hpo_ops.gateway.http._callers import Caller
+from hpo_ops.gateway.http._caller_rights import Caller
 from hpo_ops.gateway.http.request_limits import (
     RateLimiter,
     body_limit,
     check_body_headers,
+    check_rate,
     check_url,
     limited,
 )
@@ -98,13 +97,7 @@ class RequestGuard:
             name = f"{caller.claims.kind} {caller.claims.subject}"
         else:
             name = f"person {caller.name}"
-        wait = self._rate.take(name)
-        if wait:
-            raise HTTPException(
-                429,
-                "too many requests: try again after the seconds in the header Retry-After",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
+        check_rate(self._rate, name)
 
 
 def _with_headers(send: Send, headers: dict[str, str]) -> Send:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http._callers import Caller
+from hpo_ops.gateway.http._caller_rights import Caller
 from hpo_ops.ledger import Ledger, StudyRecord, UnknownStudyError
 from hpo_ops.protocol import VERSION_HEADER, check_version
 

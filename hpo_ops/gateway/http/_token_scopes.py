@@ -13,7 +13,7 @@ from fastapi import HTTPException, Request, status
 from fastapi.concurrency import run_in_threadpool
 
 from hpo_ops.client.token_signing import TokenKind
-from hpo_ops.gateway.http._callers import PLATFORM_DAG, Caller
+from hpo_ops.gateway.http._caller_rights import PLATFORM_DAG, Caller
 from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.ledger import UnknownStudyError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from time import monotonic
@@ -134,3 +135,18 @@ class RateLimiter:
         }
         if len(self._buckets) >= MAX_CALLERS:
             self._buckets.clear()
+
+
+def check_rate(limiter: RateLimiter, caller: str) -> None:
+    """Counts one request of a caller.
+
+    Raises:
+        HTTPException: 429, if the caller has sent too many; the header says when to try again.
+    """
+    wait = limiter.take(caller)
+    if wait:
+        raise HTTPException(
+            429,
+            "too many requests: try again after the seconds in the header Retry-After",
+            headers={"Retry-After": str(math.ceil(wait))},
+        )

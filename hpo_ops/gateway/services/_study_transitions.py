@@ -10,47 +10,13 @@ from hpo_ops.core import Action, Decision, TrialState
 from hpo_ops.core.fold_aggregation import by_trial
 from hpo_ops.core.stopping_rules import StoppingRule, passed_deadline, reached_target
 from hpo_ops.core.trial_transition import SegmentHistory, trial_after
-from hpo_ops.gateway.services import _fold_pruning, _pbt_copies
+from hpo_ops.gateway.services import _fold_pruning
+from hpo_ops.gateway.services._live_slots import why_nothing_runs
 from hpo_ops.ledger import StudyState, StudyTransaction
 from hpo_ops.ledger.rows import SegmentRow, TrialRow
 from hpo_ops.protocol import Cause, Outcome, Report, SegmentResult
 
 logger = logging.getLogger(__name__)
-
-
-def fill_slots(session: StudyTransaction, free: int) -> tuple[list[int], str]:
-    """Gives free slots to the trials that the scheduler picks; they are RUNNING from now on.
-
-    Returns:
-        The numbers of those trials, and the scheduler's reason.
-    """
-    config = session.record.config
-    if session.record.state is not StudyState.RUNNING:
-        return [], _why_nothing_runs(session)
-    group = config.create_scheduler().next(session.view, free, session.now)
-    for number in group.dropped:
-        session.trials.move(number, TrialState.PRUNED, group.reason)
-    numbers = []
-    for member in group.members:
-        number = _pbt_copies.add_trial(session, member) if member.trial is None else member.trial
-        session.trials.give_slot(
-            number, member.reason, group=member.group, until_step=member.until_step
-        )
-        numbers.append(number)
-    return numbers, group.reason
-
-
-def _why_nothing_runs(session: StudyTransaction) -> str:
-    reason = session.record.reason
-    if session.record.state is StudyState.PAUSED:
-        return f"the study is paused: {reason}"
-    return f"the study stops: {reason}"
-
-
-def count_free_slots(session: StudyTransaction) -> int:
-    """How many slots of the study have no running trial."""
-    running = len(session.view.in_state(TrialState.RUNNING))
-    return max(session.record.config.parallelism - running, 0)
 
 
 def stop_if_due(session: StudyTransaction) -> None:
@@ -109,9 +75,9 @@ def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) ->
     ):
         session.stop(reason)
     if session.record.state is StudyState.PAUSED:
-        return Decision(Action.PAUSE, _why_nothing_runs(session))
+        return Decision(Action.PAUSE, why_nothing_runs(session))
     if session.record.is_over:
-        return Decision(Action.STOP, _why_nothing_runs(session))
+        return Decision(Action.STOP, why_nothing_runs(session))
     if segment.requested_action is not None:
         return Decision(segment.requested_action, segment.requested_reason)
     if not has_news:

@@ -20,8 +20,8 @@ from hpo_ops.config import GENERIC_CEILING, StudyConfig, StudyError
 from hpo_ops.config.job_file import Job, parse_job, study_of
 from hpo_ops.config.runner_registry import all_runners, find_runner
 from hpo_ops.gateway.queries.study_overview import read_progress
-from hpo_ops.gateway.services.access_rights import Right
 from hpo_ops.gateway.services.conflict_error import ConflictError
+from hpo_ops.gateway.services.owned_resource import Right
 from hpo_ops.ledger import Ledger, StudyIdentity, UnknownStudyError
 from hpo_ops.ledger.job_table import JobRow, add_job, find_submission, list_jobs
 

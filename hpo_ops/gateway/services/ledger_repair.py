@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hpo_ops.core.leftovers import LedgerPart, LedgerSegment, LedgerStudy, StrayLease
 from hpo_ops.gateway.services import _study_transitions
-from hpo_ops.gateway.services.access_rights import Right
+from hpo_ops.gateway.services.owned_resource import Right
 from hpo_ops.gateway.services.study_service import StudyService
 from hpo_ops.ledger import Ledger, StudyState, repair_queries
 from hpo_ops.ledger.repair_queries import OpenStudy, SegmentOfStudy, StrayLeaseOfStudy

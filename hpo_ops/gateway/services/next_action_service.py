@@ -12,7 +12,7 @@ from hpo_ops.config import Flow
 from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.config.runner_registry import find_runner
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services import _allocation, _score_cache, _study_transitions
+from hpo_ops.gateway.services import _allocation, _live_slots, _score_cache, _study_transitions
 from hpo_ops.gateway.services._assignments import make_assignment
 from hpo_ops.gateway.services._trial_result_message import trial_result
 from hpo_ops.gateway.services.proposals import Proposals
@@ -88,9 +88,7 @@ class NextActionService:
 
     def _ask_for_slot(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
         """Fills the free slots of a rolling study, which may go to other trials than this one."""
-        granted, reason = _study_transitions.fill_slots(
-            session, _study_transitions.count_free_slots(session)
-        )
+        granted, reason = _live_slots.fill_slots(session, _live_slots.count_free_slots(session))
         if number in granted:
             return session.trials.get(number)
         if not granted:
@@ -199,7 +197,7 @@ def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> lis
     if not config.reproducible:
         _study_transitions.stop_if_due(session)
     if config.flow is Flow.ROLLING:
-        _study_transitions.fill_slots(session, _study_transitions.count_free_slots(session))
+        _live_slots.fill_slots(session, _live_slots.count_free_slots(session))
         _study_transitions.stop_if_nothing_is_left(session)
     if session.record.is_over:
         return [_wake_at_end_of_study(session, item.trial) for item in waiting]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hpo_ops.client import AbsorbedScores, CollectedRound, PlannedTrial, Round, TrialResult
 from hpo_ops.config.round_planning import trials_per_round
 from hpo_ops.core import TrialState
-from hpo_ops.gateway.services import _score_absorption, _study_transitions
+from hpo_ops.gateway.services import _live_slots, _score_absorption, _study_transitions
 from hpo_ops.gateway.services._trial_result_message import trial_result
 from hpo_ops.gateway.services.proposals import Proposals
 from hpo_ops.ledger import Ledger, StudyTransaction
@@ -37,7 +37,7 @@ class RoundService:
                 size = max(
                     trials_per_round(session.record.config), -(-left // max(rounds_left, 1))
                 )
-                numbers, reason = _study_transitions.fill_slots(session, size)
+                numbers, reason = _live_slots.fill_slots(session, size)
                 session.rounds.add(round_number, numbers, reason)
             else:
                 numbers, reason = list(row.members), row.reason

@@ -20,7 +20,7 @@ from hpo_ops.core import TrialState
 from hpo_ops.gateway.gateway import Gateway
 from hpo_ops.gateway.queries.best_trial import find_best
 from hpo_ops.gateway.queries.trial_lists import list_trials, read_learning_curve
-from hpo_ops.gateway.services import _study_transitions
+from hpo_ops.gateway.services import _live_slots
 from hpo_ops.gateway.services.segment_service import SegmentOverError
 from hpo_ops.protocol import Action, Checkpoint, Outcome, Report, SegmentResult
 from tests.studies import study_data
@@ -493,11 +493,11 @@ def test_a_trial_that_trained_past_its_rung_waits_for_its_promotion(services: Ga
             )
         services.segments.finish(segment, SegmentResult(outcome=Outcome.PAUSED, step=2))
     with services.ledger.study(study_id) as session:
-        granted, _ = _study_transitions.fill_slots(session, 1)
+        granted, _ = _live_slots.fill_slots(session, 1)
     assert granted == [0]  # the best of three is promoted; the others wait
     with services.ledger.study(study_id) as session:
         session.trials.move(0, TrialState.COMPLETED, "done")
-        granted, _ = _study_transitions.fill_slots(session, 1)
+        granted, _ = _live_slots.fill_slots(session, 1)
     assert granted == [3]  # a new one, none of those that wait
 
 

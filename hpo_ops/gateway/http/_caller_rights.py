@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fastapi import HTTPException, status
 
-from hpo_ops.gateway.services.access_rights import OwnedResource
+from hpo_ops.gateway.services.owned_resource import OwnedResource
 from hpo_ops.gateway.tokens import Claims
 from hpo_ops.ledger.study_identity import is_generic
 

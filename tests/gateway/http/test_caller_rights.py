@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from hpo_ops.client.transport import API
 from hpo_ops.gateway.gateway import Gateway
-from hpo_ops.gateway.http._callers import Caller
+from hpo_ops.gateway.http._caller_rights import Caller
 from hpo_ops.protocol import Outcome, Provenance, SegmentResult
 from tests.gateway.entering import GENERIC, entered
 from tests.gateway.web import agent, bearer, begin, person, segment_of
