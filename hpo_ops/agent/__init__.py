@@ -1,4 +1,4 @@
-"""The sidecar: ships reports and checkpoints, carries decisions back."""
+"""The agent: sends a training's reports and checkpoints, and passes decisions to the training."""
 
 from hpo_ops.agent._agent import Agent
 

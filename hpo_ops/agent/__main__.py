@@ -1,4 +1,7 @@
-"""The agent's entry points in a pod: ``python -m hpo_ops.agent restore`` and ``run``."""
+"""The agent's commands in a pod: ``python -m hpo_ops.agent restore`` and ``run``.
+
+``restore`` prepares the workspace before the training starts; ``run`` runs beside the training.
+"""
 
 import ctypes
 import signal
@@ -14,11 +17,11 @@ COMMANDS = {"restore": restore, "run": run}
 if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
     sys.exit(f"usage: python -m hpo_ops.agent {' | '.join(COMMANDS)}")
 if sys.argv[1] == "restore":
-    # The first process of a container ignores signals that it does not handle. The agent that runs
-    # beside the training must outlive it, so that one ignores SIGTERM until it is ready.
+    # The first process of a container ignores signals that it does not handle, so `restore` needs
+    # a handler to end. `run` must outlive the training, so it ignores SIGTERM until it is ready.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-# The environment has keys in it: no other process of this user may read /proc/<pid>/environ, and
-# neither may this one through a path that a training made up.
+# The environment contains secret keys: no other process of this user may read
+# /proc/<pid>/environ, nor may this process through a path that a training chose.
 ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 try:
     COMMANDS[sys.argv[1]](Segment.from_environment())

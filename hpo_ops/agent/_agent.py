@@ -1,4 +1,7 @@
-"""The agent of one segment: carries messages between a training's workspace and the gateway."""
+"""The agent of one segment: passes messages between a training's workspace and the gateway.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -38,21 +41,22 @@ UNDELIVERED = "its reports were not delivered in time; it resumes from its last 
 
 
 class Agent:
-    """Sends a training's reports and checkpoints, and writes the requested action for it.
+    """Sends a training's reports and checkpoints, and tells the training the requested action.
 
-    Only `pump`, `flush` and `finish` talk to the gateway, from the caller's thread; uploads have
-    a thread of their own. Reports that cannot be sent yet stay on disk.
+    Only `pump`, `flush` and `finish` send requests to the gateway, in the caller's thread;
+    checkpoints are uploaded in a separate thread. Reports that cannot be sent yet stay on disk.
 
     Args:
         workspace: The directory shared with the training.
         assignment: The segment's assignment.
         gateway: Receives reports and answers with the requested action.
-        upload: Uploads the checkpoint of a step; None keeps checkpoints where they are.
-        known: The provenance that the runner knows; called at the end.
-        clock: Monotonic time in seconds.
-        wait: Waits for some seconds.
-        finish_seconds: How long `finish` tries to deliver what is left.
-        fitter: Makes the forecasts that the assignment asks for; a child process by default.
+        upload: Uploads the checkpoint of a step; if None, checkpoints stay in the workspace only.
+        known: Returns the runner's part of the provenance; called when the segment has ended.
+        clock: Returns monotonic time in seconds.
+        wait: Sleeps for the given number of seconds.
+        finish_seconds: Time after which `finish` and `flush` give up if the gateway accepts no
+            more reports.
+        fitter: Computes the forecasts that the assignment requests; a child process by default.
     """
 
     def __init__(
@@ -86,17 +90,17 @@ class Agent:
 
     @property
     def control(self) -> Control:
-        """The action that is requested of the training."""
+        """The action that the training is currently requested to take."""
         return self._control
 
     @property
     def has_deadline(self) -> bool:
-        """Whether everything must be delivered by a given time."""
+        """Whether `set_deadline` has set a time by which all messages must be delivered."""
         return self._deadline < math.inf
 
     @property
     def is_refused(self) -> bool:
-        """Whether the gateway refused this segment: nothing more is sent."""
+        """Whether the gateway refused a message of this segment, so that no more are sent."""
         return self._outbox.refusal is not None
 
     @property
@@ -110,10 +114,10 @@ class Agent:
         return self._outbox.reports
 
     def pump(self) -> bool:
-        """Does one round of work: reads new files, sends what is due, writes the answer.
+        """Reads new reports and checkpoints, sends due messages, and writes the gateway's answer.
 
         Returns:
-            Whether more could be sent at once.
+            Whether the batch of reports was full and the gateway can be called again at once.
         """
         self._read_reports()
         self._look_at_checkpoints()
@@ -126,23 +130,23 @@ class Agent:
         return was_full and not self._outbox.is_blocked
 
     def finish(self, exit_code: int | None, *, was_terminated: bool = False) -> SegmentResult:
-        """Delivers what is left, judges how the segment ended and reports that to the gateway.
+        """Delivers the remaining messages, determines the segment's result and reports the result.
 
-        If the gateway accepts nothing within the time allowed, the result is only returned, and
-        the caller may deliver it in another way: `receipt` is None then.
+        If the gateway does not accept the result in time, `receipt` is None, and the caller may
+        deliver the returned result in another way.
 
         Args:
             exit_code: Exit code of the training, negative for a signal; None if unknown.
-            was_terminated: Whether the platform terminated the container during the training. The
-                result is then not reported unless the training had finished: the caller can find
-                out why the container was terminated.
+            was_terminated: Whether the platform terminated the container during the training. A
+                result with the outcome "preempted" is then returned but not reported, because
+                the caller can find out why the container was terminated.
         """
         self._closing_at = self._clock()
         self._forecasts.close()
         self._read_reports()
         self._look_at_checkpoints()
         if self._is_uploading or self._outbox.has_checkpoints or self._outbox.room == 0:
-            self.flush()  # more than one message can hold
+            self.flush()  # more than one message is needed
         else:
             self._close_uploads()
         result = self._judge(exit_code, was_terminated=was_terminated)
@@ -153,7 +157,7 @@ class Agent:
         return result
 
     def flush(self) -> None:
-        """Delivers reports and checkpoints as long as the gateway accepts some in time."""
+        """Delivers all reports and checkpoints, or gives up when the time limit has passed."""
         self._forecasts.close()
         self._closing_at = self._clock()
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
@@ -162,7 +166,7 @@ class Agent:
         self._close_uploads()
 
     def set_deadline(self, seconds: float) -> None:
-        """Limits the time for all deliveries, also future ones; safe in a signal handler."""
+        """Limits the time for all current and future deliveries; safe in a signal handler."""
         self._deadline = min(self._deadline, self._clock() + seconds)
 
     @property
@@ -227,7 +231,7 @@ class Agent:
             logger.warning("checkpoint %d was not deleted: %s", step, error)
 
     def _cut_off(self, reason: str) -> None:
-        """Stops a training whose segment the gateway refuses."""
+        """Ends uploads and requests a stop of the training after the gateway's refusal."""
         if self._is_cut_off:
             return
         self._is_cut_off = True
@@ -240,7 +244,7 @@ class Agent:
         self._request(Control(action=Action.STOP, reason=reason))
 
     def _request(self, control: Control) -> None:
-        """Writes the requested action for the training, and logs it unless nothing changes."""
+        """Writes the requested action for the training, and logs the action if it is a new one."""
         is_change = control.action is not self._control.action
         self._control = control
         try:

@@ -1,4 +1,4 @@
-"""Uploads checkpoints in a background thread; only the newest one is worth uploading."""
+"""Uploads a training's newest checkpoint in a background thread; older checkpoints are skipped."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ MAX_DELAY_SECONDS = 5.0
 
 
 class Upload(Protocol):
-    """Uploads the open checkpoint folder of a step; safe to repeat."""
+    """A function that uploads the open checkpoint folder of a step; safe to call again."""
 
     def __call__(self, step: int, folder: Folder) -> Checkpoint: ...
 
 
 class Uploader:
-    """Uploads the newest checkpoint that was offered, and skips older ones.
+    """Uploads the newest checkpoint that `offer` has queued, and skips older checkpoints.
 
-    The thread is a daemon and starts with the first offer, so that a store that hangs keeps
-    neither the training nor the process from ending.
+    The upload thread is a daemon thread, so that the process can exit while the store hangs. The
+    thread is started by the first call of `offer`.
 
     Args:
-        upload: Uploads a folder.
+        upload: Uploads an open checkpoint folder.
         open_folder: Opens the checkpoint folder of a step, without following links.
 
     Attributes:
-        uploading: The step that is being uploaded, or None.
+        uploading: The step whose checkpoint is being uploaded, or None if no upload is running.
     """
 
     def __init__(self, upload: Upload, open_folder: Callable[[int], Folder]) -> None:
@@ -48,7 +48,7 @@ class Uploader:
         self.uploading: int | None = None
 
     def offer(self, step: int) -> None:
-        """Queues the checkpoint of a step, unless a newer one is queued or uploaded already."""
+        """Queues the checkpoint of a step, unless it or a newer one was queued or uploaded."""
         with self._changed:
             if self._is_closed or step <= max(self._done, self._wanted or 0):
                 return
@@ -62,21 +62,25 @@ class Uploader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to upload, and all results were fetched with `settled`."""
+        """Whether all uploads have ended and `settled` has returned their results.
+
+        Also true after `close`.
+        """
         with self._changed:
             return (self._wanted is None and self._settled.empty()) or self._is_closed
 
     def wait_idle(self, timeout_seconds: float) -> bool:
-        """Waits until nothing is left to upload; returns False if the time is over before."""
+        """Waits until no upload is left; returns False if the timeout expires first."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._wanted is None or self._is_closed, timeout_seconds
             )
 
     def settled(self) -> list[Checkpoint | BadCheckpointError]:
-        """The results of the uploads that ended since the last call.
+        """Returns the results of the uploads that have ended since the last call.
 
-        A checkpoint is complete in the store; an error says why it can never be uploaded.
+        A result is either a checkpoint that is complete in the store, or an error with the reason
+        why the checkpoint can never be uploaded.
         """
         settled = []
         while True:
@@ -86,7 +90,7 @@ class Uploader:
                 return settled
 
     def close(self) -> None:
-        """Starts no more uploads."""
+        """Prevents further uploads; does not wait for an upload that is running."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

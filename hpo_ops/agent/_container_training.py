@@ -1,7 +1,7 @@
-"""The training in the container beside the agent's: whether it runs, how it ended, its signals.
+"""Watches and signals a training that runs in another container of the agent's pod.
 
-``run.sh`` starts the training and keeps a pipe open as long as it lives, so that the agent can
-tell a container that was killed as a whole from one that still runs.
+``run.sh`` starts the training and keeps a named pipe open while the training's container runs.
+The agent reads the pipe to detect that the whole container was killed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MAX_CODE_BYTES = 16
 
 
 class ContainerTraining:
-    """The training of a pod, as its agent sees it through the shared workspace.
+    """The training of a pod, observed and signalled through files in the shared workspace.
 
     Args:
         workspace: The directory shared with the training.
-        grace_seconds: Time to leave after a requested pause or stop.
+        grace_seconds: Time that the training has to exit after a pause or stop was requested.
     """
 
     def __init__(self, workspace: Workspace, *, grace_seconds: float) -> None:
@@ -37,12 +37,15 @@ class ContainerTraining:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the training has ended, with an exit code or killed with its container."""
+        """Whether the training has exited, or was killed together with its container."""
         return self._workspace.exit_code.exists() or (self.has_started and self._is_dead())
 
     @property
     def exit_code(self) -> int | None:
-        """The training's exit code; None if it was killed with its container."""
+        """The training's exit code; None if no valid exit code was written.
+
+        A training that is killed together with its container writes no exit code.
+        """
         try:
             return int(read_regular(self._workspace.exit_code, at_most=MAX_CODE_BYTES))
         except (OSError, ValueError, UnsafeFileError):
@@ -50,7 +53,7 @@ class ContainerTraining:
 
     @property
     def was_killed(self) -> bool:
-        """Whether SIGKILL ended the training; Kubernetes may know who sent it."""
+        """Whether the training was ended by SIGKILL, or has no exit code."""
         return self.exit_code in (None, 128 + signal.SIGKILL)
 
     @property
@@ -59,7 +62,14 @@ class ContainerTraining:
         return self._workspace.terminated.exists()
 
     def check(self, control: Control, now: float) -> None:
-        """Sends the signal that is due to a training that does not do what is requested."""
+        """Sends SIGTERM or SIGKILL if the training has not exited in time after a request.
+
+        ``run.sh`` sends the signal; this method writes its name to the workspace.
+
+        Args:
+            control: The action that is currently requested of the training.
+            now: Monotonic time in seconds.
+        """
         number = self._termination.due(control, now)
         if number is None:
             return
@@ -71,11 +81,11 @@ class ContainerTraining:
     def _is_dead(self) -> bool:
         try:
             pipe = os.open(self._workspace.alive, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        except OSError:  # the training removed or replaced it, so nothing shows that it is alive
+        except OSError:  # the training removed or replaced the pipe: it counts as dead
             return not self._workspace.exit_code.exists()
         try:
             if stat.S_ISFIFO(os.fstat(pipe).st_mode):
-                os.read(pipe, 1)  # ends at once if no process has it open any more
+                os.read(pipe, 1)  # returns at once if no process has the pipe open for writing
         except BlockingIOError:
             return False
         finally:

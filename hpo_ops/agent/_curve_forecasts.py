@@ -1,9 +1,10 @@
-"""Forecasts of a trial's learning curve, fitted while the training runs.
+"""Forecasts of a trial's learning curve (the objective's values by step), made during training.
 
-The fit runs in a child process of low priority, so that neither the training nor the agent waits
-for it. The report of a step at which a forecast is due is held back until the forecast is there,
-with all later reports, so that the gateway judges the step with its forecast, as the simulator
-does. If a fit fails or takes too long, the report is sent without a forecast.
+A curve model is fitted in a child process of low priority, so that neither the training nor the
+agent is blocked. At some steps a forecast is due: the report of such a step, and all later
+reports, are held back until the forecast is finished, so that the gateway receives the forecast
+before it judges the step. If a fit fails or takes too long, the forecast has a note with the
+reason in place of values, and the report is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PASSED_ON = (
     "HOME",
     # Allows the user's predictor class, if the study names one.
     "HPO_ALLOWED_CLASSES",
-    # A stack finds the processes that it has started by these, and ends them.
+    # With these variables a stack finds and ends the processes that it has started.
     "HPO_STACK_ID",
     "HPO_STACK_PART",
     "LANG",
@@ -43,34 +44,46 @@ PASSED_ON = (
     "TZ",
     "VIRTUAL_ENV",
 )
-"""Variables that a fit needs; others are withheld, because the agent's have its token and keys."""
+"""Environment variables that the child process gets from the agent.
+
+Other variables are withheld, because the agent's token and the store's keys are among them.
+"""
 Curve = list[tuple[int, float]]
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the child process, without secrets: it may run a user's class."""
+    """Returns the child's environment without secrets, since the child may run a user's class."""
     kept = {name: environment[name] for name in PASSED_ON if name in environment}
     return kept | ONE_THREAD
 
 
 class Fitter(Protocol):
-    """Fits learning curves in the background, one at a time."""
+    """Fits models of learning curves in the background, one curve at a time."""
 
     def begin(self, order: ForecastOrder, curve: Curve) -> None:
-        """Starts a fit."""
+        """Starts to fit a learning curve; `order` declares which forecast is requested."""
         ...
 
     def poll(self) -> CurveForecast | None:
-        """The forecast of the current fit, or a note why there is none; None while it runs."""
+        """Returns the forecast of the current fit, or None while the fit is running.
+
+        If the fit failed, the forecast contains a note with the reason in place of values.
+        """
         ...
 
     def close(self) -> None:
-        """Ends a fit that runs."""
+        """Cancels the current fit, if there is one, and frees its resources."""
         ...
 
 
 class ChildFitter:
-    """Fits in a child process, which starts with the first fit and is kept for the next ones."""
+    """Fits learning curves in a child process, which is reused until it fails or is closed.
+
+    Args:
+        command: Command line of the child process.
+        clock: Returns monotonic time in seconds.
+        fit_seconds: Time limit of a fit.
+    """
 
     def __init__(
         self,
@@ -107,7 +120,7 @@ class ChildFitter:
     def poll(self) -> CurveForecast | None:
         if self._child is None:
             return None
-        has_ended = self._child.poll() is not None  # before its last answer is looked for
+        has_ended = self._child.poll() is not None  # must precede the check for its last answer
         answer = self._request.with_suffix(".answer")
         if answer.exists():
             return self._read(answer)
@@ -177,11 +190,11 @@ def _input(child: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 class Forecasts:
-    """Decides which reports may be sent now, and makes the forecasts that go with them.
+    """Decides which reports may be sent now, and makes the forecasts that are sent before them.
 
     Args:
-        assignment: The segment's assignment, which says whether forecasts are wanted.
-        history: Returns the trial's learning curve so far, of earlier segments too.
+        assignment: The segment's assignment, which declares whether forecasts are requested.
+        history: Returns the trial's learning curve so far, including earlier segments.
         fitter: Fits the learning curves; a child process by default.
     """
 
@@ -201,13 +214,14 @@ class Forecasts:
         self._notes: set[str] = set()
 
     def ready(self, batch: Sequence[Report]) -> int:
-        """How many of these reports, from the first, may be sent now.
+        """Returns how many reports at the start of `batch` may be sent now.
 
-        If forecasts are due at several steps, only the newest is made: a training that is faster
-        than the fits is judged less often.
+        If forecasts are due at several steps of the batch, only the forecast of the last of these
+        steps is made. So fewer steps are judged if the training is faster than the fits.
 
         Raises:
-            GatewayUnreachableError, GatewayRefusedError: The gateway did not send the curve.
+            GatewayUnreachableError, GatewayRefusedError: The gateway did not return the trial's
+                earlier learning curve.
         """
         if self._order is None:
             return len(batch)
@@ -223,11 +237,11 @@ class Forecasts:
 
     @property
     def made(self) -> CurveForecast | None:
-        """The forecast to send before the reports that are ready; None if there is none."""
+        """The finished forecast to send before the reports; None if no forecast is finished."""
         return self._made
 
     def sent(self, reports: Sequence[Report]) -> None:
-        """Notes that these reports, and the forecast for them, have been sent."""
+        """Records that the gateway has accepted `reports` and the forecast sent before them."""
         if self._curve is not None and self._order is not None:
             known = self._curve[-1][0] if self._curve else 0
             self._curve += [
@@ -236,7 +250,7 @@ class Forecasts:
         self._made = None
 
     def close(self) -> None:
-        """Ends forecasting, because the training has ended: the last reports need no forecast."""
+        """Ends forecasting when the training has ended, so that no report is held back."""
         self._order = None
         self._made = self._fitting = None
         self._fitter.close()
@@ -245,7 +259,7 @@ class Forecasts:
         if not batch:
             return
         if self._curve is None:
-            # A trial may repeat steps that it has reported before: the first report counts.
+            # A trial may repeat steps that it has reported before: only the first report is used.
             self._curve = self._history()
         last = self._curve[-1][0] if self._curve else 0
         new = [report for report in batch if report.step > last]

@@ -1,4 +1,4 @@
-"""Ships the logs of a pod's containers to the store, while they run and at the end."""
+"""Uploads the logs of a pod's containers to the store, periodically and once at the end."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hpo_ops.protocol import UnsafeFileError, open_regular
 logger = logging.getLogger(__name__)
 
 SHIP_SECONDS = 20.0
-"""Time between two parts of a log; what a lost node may take with it."""
+"""Time between two uploads; if the node is lost, the log since the last upload is lost."""
 RETRY_SECONDS = 0.5
 MAX_PART_BYTES = 16 << 20
 
 
 class LogShipper:
-    """Ships the logs of one segment in the background, part by part.
+    """Uploads the logs of one segment (one uninterrupted execution of a trial) part by part.
 
     Args:
         logs: The study's logs in the store.
-        trial: The trial.
-        segment: The segment.
-        files: The log file of each container.
+        trial: The trial's number.
+        segment: The segment's id.
+        files: The path of each log file, by the log's name in the store.
     """
 
     def __init__(self, logs: Logs, trial: int, segment: str, files: Mapping[str, Path]) -> None:
@@ -39,7 +39,13 @@ class LogShipper:
         self._thread: threading.Thread | None = None
 
     def ship_if_due(self, now: float) -> None:
-        """Ships new lines in the background, if `SHIP_SECONDS` have passed since the last time."""
+        """Uploads new log data in the background if the last upload was `SHIP_SECONDS` ago.
+
+        The first call only starts the interval.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
         if self._ship_at is None:
             self._ship_at = now + SHIP_SECONDS
         if now < self._ship_at or (self._thread is not None and self._thread.is_alive()):
@@ -49,7 +55,7 @@ class LogShipper:
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Ships the rest, with repeated attempts within the time given."""
+        """Uploads the rest of all logs; repeats failed uploads for at most `seconds`."""
         give_up_at = time.monotonic() + seconds
         if self._thread is not None:
             self._thread.join(seconds)
@@ -64,7 +70,7 @@ class LogShipper:
             time.sleep(RETRY_SECONDS)
 
     def ship(self) -> bool:
-        """Ships new lines; returns False if some failed, which the next call tries again."""
+        """Uploads new log data; returns False if an upload failed that the next call repeats."""
         is_all = True
         for ref, path in self._refs.items():
             if ref in self._refused:

@@ -1,4 +1,8 @@
-"""Messages of one segment on their way to the gateway, sent again until they are accepted."""
+"""Messages of one segment that are not yet delivered to the gateway.
+
+A segment is one uninterrupted execution of a trial. Messages are sent again until the gateway
+accepts or refuses them.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +22,33 @@ from hpo_ops.protocol import Checkpoint, Control, Provenance, Report, SegmentRes
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-"""Reports of one request."""
+"""The largest number of reports in one request."""
 HEARTBEAT_SECONDS = 3.0
-"""Between two heartbeats, if there are no reports to send."""
+"""Time between two heartbeats while there are no reports to send."""
 MAX_DELAY_SECONDS = 5.0
-"""Between two attempts to reach the gateway."""
+"""The longest delay between two attempts to reach the gateway."""
 CLOSED = "the gateway has closed this segment"
 REJECTED = "the gateway rejects a message of this segment"
 REFUSALS = (GatewayRefusedError, LookupError, ValueError)
-"""Answers that another attempt would not change."""
+"""Errors that end all sending, because another attempt would have the same result."""
 
 
 class Outbox:
     """Reports and checkpoint announcements that the gateway has not accepted yet.
 
-    A gateway that cannot be reached is tried again with growing delays. After a refusal nothing
-    more is sent. Not thread-safe.
+    If the gateway cannot be reached, attempts are repeated with growing delays. After a refusal
+    no more messages are sent. Not thread-safe.
 
     Args:
-        gateway: The gateway, for one segment.
-        forecasts: Says which reports may be sent, and which forecast goes before them.
-        clock: Monotonic time in seconds.
+        gateway: Client of the gateway for one segment.
+        forecasts: Decides which reports may be sent now, and which forecast is sent before them.
+        clock: Returns monotonic time in seconds.
 
     Attributes:
-        reports: Reports that are not accepted yet, in order.
-        refusal: Why the gateway accepts nothing any more; None as long as it does.
-        accepted_at: When the gateway last accepted reports.
-        retry_at: When the gateway may be asked again.
+        reports: Reports that the gateway has not accepted yet, in order of their steps.
+        refusal: Why the gateway refused a message; None if it has refused none.
+        accepted_at: Time at which the gateway last accepted reports.
+        retry_at: Earliest time of the next attempt to reach the gateway.
     """
 
     def __init__(
@@ -63,33 +67,34 @@ class Outbox:
 
     @property
     def room(self) -> int:
-        """How many more reports fit."""
+        """The number of reports that can still be added to the next request."""
         return BATCH - len(self.reports)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether nothing can be sent now: after a refusal, or between two attempts."""
+        """Whether sending is suspended: after a refusal, or until the next attempt is due."""
         return self.refusal is not None or self._clock() < self.retry_at
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether checkpoints are still to be announced."""
+        """Whether some uploaded checkpoints have not been announced to the gateway yet."""
         return bool(self._checkpoints)
 
     @property
     def has_work(self) -> bool:
-        """Whether something is left that could still be sent."""
+        """Whether there are unsent reports or announcements, and no refusal."""
         return bool(self.reports or self._checkpoints) and self.refusal is None
 
     def announce(self, checkpoint: Checkpoint) -> None:
-        """Adds a complete checkpoint, to be announced after the reports."""
+        """Queues the announcement that a checkpoint is complete in the store."""
         self._checkpoints.append(checkpoint)
 
     def send(self) -> Control | None:
-        """Sends what is due: reports, a heartbeat, announcements.
+        """Sends the reports, the heartbeat and the checkpoint announcements that are due.
 
         Returns:
-            The gateway's answer to reports or a heartbeat; None if it gave none.
+            The gateway's answer to the reports or the heartbeat; None if neither was sent, or if
+            the gateway did not accept them.
         """
         now = self._clock()
         is_heartbeat_due = now >= self._heartbeat_at
@@ -112,7 +117,11 @@ class Outbox:
         return answer
 
     def finish(self, result: SegmentResult, provenance: Provenance) -> SegmentReceipt | None:
-        """Sends the segment's result with the last reports, once; None if it was not accepted."""
+        """Makes one attempt to send the segment's result together with the unsent reports.
+
+        Returns:
+            The gateway's receipt; None if the gateway did not accept the result.
+        """
         try:
             receipt = self._gateway.finish(result, self.reports, provenance)
         except GatewayUnreachableError as error:

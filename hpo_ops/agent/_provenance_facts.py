@@ -1,4 +1,7 @@
-"""Gathers the provenance of a segment from its runner and from the training itself."""
+"""Gathers the provenance of a segment: its code, image, packages and hardware.
+
+One part is known by the runner, the other part is written by the training itself.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ MAX_BYTES = 1 << 16
 
 
 class ProvenanceFacts:
-    """The provenance that the runner knows, completed by what the training wrote about itself.
+    """Combines the runner's part of the provenance with the part that the training wrote.
 
     Args:
         workspace: The directory shared with the training.
-        known: The runner's part; called when it is needed.
+        known: Returns the runner's part of the provenance; called by `gather`.
     """
 
     def __init__(self, workspace: Workspace, known: Callable[[], Provenance]) -> None:
@@ -31,11 +34,14 @@ class ProvenanceFacts:
         self._known = known
 
     def gather(self) -> Provenance:
-        """The complete provenance; a file of the training that is invalid is left out."""
+        """Returns the complete provenance; ignores the training's file if it is invalid."""
         return self._known().over(self._said())
 
     def _said(self) -> Provenance:
-        """The packages and devices that the training names; its code is not its own to tell."""
+        """Returns the Python version, packages and devices that the training wrote to its file.
+
+        Other fields are ignored: for example, only the runner may declare the code's hash.
+        """
         try:
             said = Provenance.from_json(read_regular(self._file, at_most=MAX_BYTES))
         except FileNotFoundError:

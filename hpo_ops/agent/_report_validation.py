@@ -9,15 +9,20 @@ from hpo_ops.protocol import Assignment, ProtocolError, Report, ReportReader
 
 
 class InvalidReportError(ValueError):
-    """A report cannot be used; the message says which one, and why."""
+    """A report is invalid; the message names its step and the reason."""
 
 
 class ValidatedReports:
-    """The reports of a segment, each validated once, in order.
+    """Reads the reports of a segment in order, and validates each report once.
+
+    Args:
+        reader: Reads the reports that the training has written.
+        assignment: The segment's assignment: its first step, and the metrics of each report.
 
     Attributes:
-        last_step: The step of the last valid report; before the first, that of the checkpoint.
-        has_any: Whether there was a valid report.
+        last_step: The step of the last valid report; before the first valid report, the step of
+            the checkpoint from which the segment started.
+        has_any: Whether the segment has had a valid report.
     """
 
     def __init__(self, reader: ReportReader, assignment: Assignment) -> None:
@@ -27,10 +32,11 @@ class ValidatedReports:
         self.has_any = False
 
     def new(self, at_most: int) -> Iterator[Report]:
-        """Yields new reports, up to a number of them; the rest stays on disk.
+        """Yields at most `at_most` new reports; later reports stay on disk for the next call.
 
         Raises:
-            InvalidReportError: A line is not a report, or not one that the study can use.
+            InvalidReportError: A line is not a report, its step is not greater than the last
+                step, or its metrics are not those of the study.
         """
         try:
             for report in islice(self._reader.new(), at_most):

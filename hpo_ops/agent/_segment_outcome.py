@@ -1,4 +1,7 @@
-"""Judges how a segment ended, by its training's own result, exit code and requested action."""
+"""Determines how a segment (one uninterrupted execution of a trial) ended.
+
+The result depends on the training's own result file, its exit code and the requested action.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from hpo_ops.protocol import (
 )
 
 PREEMPTING = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals that are sent from outside; any other one is an error of the training."""
+"""Signals that come from outside the training; any other signal is an error of the training."""
 MAX_RESULT_BYTES = 1 << 20
 LOG_TAIL_BYTES = 4096
 LINE_LENGTH = 200
@@ -28,15 +31,15 @@ LINE_LENGTH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingEnd:
-    """What is known of a training that has ended.
+    """The facts from which the result of an ended training is determined.
 
     Attributes:
         exit_code: Exit code of the process, negative for a signal; None if unknown.
-        said: The result that the training wrote to ``result.json``; None if it wrote none.
-        control: The action that was requested last.
+        said: The result that the training wrote to ``result.json``; None if there is no file.
+        control: The action that was last requested of the training.
         assignment: The segment's assignment.
-        step: The last step with a valid report.
-        has_reports: Whether there was a valid report in this segment.
+        step: The last step with a valid report; without reports, the segment's first step.
+        has_reports: Whether the segment has had a valid report.
         last_line: The last line of the training's log.
         was_terminated: Whether the platform sent SIGTERM to the container during the training.
     """
@@ -52,10 +55,11 @@ class TrainingEnd:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a training that got SIGTERM had come to its end all the same.
+        """Whether a training that received SIGTERM had nevertheless completed.
 
-        A training that saves on SIGTERM may exit with any code, also 0, and the SDK then writes
-        that it completed. So the last step decides, where the assignment has one.
+        A training that saves a checkpoint on SIGTERM may exit with code 0, and the SDK then
+        writes the outcome "completed". So if the assignment has a last step, the training must
+        have reached that step.
         """
         said, last = self.said, self.assignment.until_step
         if self.exit_code != 0 or (said is not None and said.outcome is not Outcome.COMPLETED):
@@ -67,7 +71,7 @@ Judgement = tuple[Outcome, Cause, str]
 
 
 def judge(end: TrainingEnd) -> SegmentResult:
-    """The result of a segment whose training ended like this."""
+    """Determines the result of a segment from the facts about its training's end."""
     outcome, cause, reason = _judge(end)
     return SegmentResult(
         outcome=outcome, cause=cause, reason=reason, step=end.step, exit_code=end.exit_code
@@ -112,7 +116,7 @@ def _after_signal(number: int, end: TrainingEnd) -> Judgement:
 
 
 def _cause_said(said: SegmentResult) -> Cause:
-    """The cause of an end that the training wrote down itself."""
+    """Returns the cause that belongs to the result that the training wrote."""
     match said.outcome:
         case Outcome.COMPLETED:
             return Cause.FINISHED
@@ -134,7 +138,11 @@ def _signal_number(exit_code: int | None) -> int | None:
 
 
 def read_result(path: Path) -> SegmentResult | None:
-    """The result that the training wrote; None if it wrote none, a failure if it is invalid."""
+    """Reads the result that the training wrote.
+
+    Returns:
+        The result; None if there is no file; a failed result if the file is invalid.
+    """
     try:
         return SegmentResult.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))
     except FileNotFoundError:
@@ -146,7 +154,7 @@ def read_result(path: Path) -> SegmentResult | None:
 
 
 def read_last_line(path: Path) -> str:
-    """The last line of a log that is not blank, shortened; empty if there is none."""
+    """Returns the last non-blank line of a log, shortened; an empty string if there is none."""
     try:
         with open_regular(path) as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))

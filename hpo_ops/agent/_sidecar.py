@@ -1,4 +1,8 @@
-"""The agent's two containers in a pod: one prepares the workspace, one joins the training."""
+"""The agent's two containers in a pod.
+
+The first container prepares the workspace with `restore` before the training starts; the second
+container runs beside the training with `run`.
+"""
 
 from __future__ import annotations
 
@@ -40,30 +44,43 @@ logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "HPO_TOKEN"  # noqa: S105, a name
 FINISH_SECONDS = 3600.0
-"""To upload the last checkpoint and deliver the last reports, if there is no deadline."""
+"""Time to upload the last checkpoint and deliver the last reports, if the pod got no SIGTERM."""
 LEAVE_SECONDS = 45.0
-"""The same after SIGTERM, on top of the training's time: less than the pod's grace period."""
+"""Time for the same after SIGTERM, in addition to the training's grace period.
+
+The sum must be less than the pod's grace period.
+"""
 LOG_SECONDS = 60.0
-"""To upload the last lines of the logs after that, even if the store hangs."""
+"""Time to upload the rest of the logs at the end, if the pod got no SIGTERM."""
 LEAVE_LOG_SECONDS = 10.0
-"""The same after SIGTERM."""
+"""Time to upload the rest of the logs after SIGTERM."""
 TOOLS = ("cat", "mkdir", "mkfifo", "mv", "rm", "sleep", "tee")
-"""Programs that run.sh needs besides the shell."""
+"""Programs that ``run.sh`` needs besides the shell; all are part of busybox."""
 RESTORED_STEP = "restored_step"
-"""File with the step that was restored, in the folder that no training can change."""
+"""Name of the file with the restored step, in a folder that the training cannot access."""
 RESTORE_LOG, AGENT_LOG = "restore.log", "agent.log"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The segment of this pod, as the pod's environment describes it.
+    """The segment that runs in this pod, read from the pod's environment variables.
+
+    A segment is one uninterrupted execution of a trial.
 
     Attributes:
         assignment: The assignment from the gateway, not the copy in the workspace.
-        workspace: The directory shared with the training, which can write anything there: its
-            contents are not trusted, and anything in it may be a link.
-        credentials: The store's credentials from the gateway; None if the pod has its own.
-        own_folder: A folder that only the agent's containers have; None in a pod that an older
+        workspace: The directory shared with the training. Its contents are not trusted: the
+            training can write any file or link there.
+        store: The object store.
+        checkpoints: The study's checkpoints in the store.
+        logs: The study's logs in the store.
+        gateway: Client of the gateway for this segment.
+        code: Name of the code archive in the store; None if the study has no code archive.
+        is_sidecar: Whether Kubernetes runs the agent as a sidecar, which waits for SIGTERM at
+            its end.
+        credentials: Credentials of the store that the gateway issues; None if the credentials
+            come from the pod's environment.
+        own_folder: A folder that only the agent's containers mount; None in a pod that an older
             release has started.
     """
 
@@ -110,12 +127,16 @@ class Segment:
         return self.own_folder or self.workspace.root
 
     def note_restored(self, step: int) -> None:
-        """Records the step that was restored, for the agent that runs beside the training."""
+        """Records which checkpoint was restored, for the container that runs beside the training.
+
+        Args:
+            step: The step of the restored checkpoint; 0 if none was restored.
+        """
         if self.own_folder is not None:
             write_atomically(self.own_folder / RESTORED_STEP, str(step))
 
     def restored_step(self) -> int:
-        """The step that was restored; if that is not recorded, the step in the assignment."""
+        """Returns the recorded step of the restored checkpoint, or else the assignment's step."""
         if self.own_folder is None:
             return self.assignment.from_step
         try:
@@ -124,7 +145,11 @@ class Segment:
             return self.assignment.from_step
 
     def log_to(self, name: str) -> None:
-        """Logs to the container's output and to a file that is shipped to the store."""
+        """Directs log messages to the container's output and to a file in the log folder.
+
+        Args:
+            name: Name of the log file.
+        """
         handlers = [logging.StreamHandler(sys.stdout)]
         problem = None
         try:
@@ -145,7 +170,7 @@ def _own_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def restore(segment: Segment) -> None:
-    """Prepares the workspace: code, checkpoint, assignment, and a shell for the training."""
+    """Prepares the workspace: downloads code and checkpoint, writes assignment and a shell."""
     workspace = segment.workspace
     segment.log_to(RESTORE_LOG)
     if segment.code is not None:
@@ -161,7 +186,11 @@ def restore(segment: Segment) -> None:
 
 
 def _open_to_all(root: Path) -> None:
-    """Lets every user write: the training's image and the agent's have different users."""
+    """Makes all files writable for every user, because training and agent run as different users.
+
+    Args:
+        root: The workspace's directory.
+    """
     for _, folders, files, here in os.fwalk(root):
         _open_entry_to_all(".", here)
         for name in (*folders, *files):
@@ -174,12 +203,12 @@ def _open_entry_to_all(name: str, folder: int) -> None:
         entry = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return  # a link has no mode of its own
+            return  # a symbolic link has no permissions
         raise
     try:
         now = os.fstat(entry).st_mode & 0o777
         mode = 0o777 if now & 0o100 else 0o666  # a folder, or a program
-        # Kubernetes made the root, and only its owner may change it.
+        # Kubernetes created the root directory, and only the directory's owner may change it.
         if now != mode:
             os.fchmod(entry, mode)
     finally:
@@ -187,7 +216,7 @@ def _open_entry_to_all(name: str, folder: int) -> None:
 
 
 def _install_shell(folder: Path) -> None:
-    """Installs a static shell and our scripts, for images that may have no shell."""
+    """Copies a static shell and our scripts into a folder: training images may lack a shell."""
     folder.mkdir(parents=True, exist_ok=True)
     busybox = shutil.which("busybox")
     if busybox is None:
@@ -201,10 +230,13 @@ def _install_shell(folder: Path) -> None:
 
 
 def run(segment: Segment) -> None:
-    """Runs beside the training until it has ended and everything of it is delivered."""
+    """Runs the agent until the training has ended and all of its messages are delivered.
+
+    As a sidecar, the agent then waits for SIGTERM.
+    """
     segment.log_to(AGENT_LOG)
     workspace = segment.workspace
-    # Not from the workspace: the training can rewrite what is there.
+    # Not read from the workspace, because the training can overwrite the files there.
     assignment = for_training(replace(segment.assignment, from_step=segment.restored_step()))
     agent = Agent(
         workspace,
@@ -215,7 +247,11 @@ def run(segment: Segment) -> None:
     )
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """The pod is being terminated: the training got the same signal, and saves, or has."""
+        """Sets the agent's deadline when SIGTERM announces that the pod is being terminated.
+
+        A sidecar receives SIGTERM after the training has ended. Otherwise the training receives
+        SIGTERM at the same time and gets its grace period to save.
+        """
         saving = 0.0 if segment.is_sidecar else assignment.grace_seconds
         agent.set_deadline(saving + LEAVE_SECONDS)
 
@@ -252,7 +288,7 @@ def _mark_delivered(workspace: Workspace) -> None:
 
 
 def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> None:
-    # A training that has not started when its pod is terminated, never will.
+    # A training that has not started when its pod is terminated will never start.
     while not training.has_ended and (training.has_started or not agent.has_deadline):
         if not agent.pump():
             time.sleep(POLL_SECONDS)
@@ -262,7 +298,7 @@ def _accompany(training: ContainerTraining, agent: Agent, logs: LogShipper) -> N
 
 def _conclude(training: ContainerTraining, agent: Agent) -> None:
     if training.was_killed:
-        # By the kernel, for its memory, or by Kubernetes: the task asks for the pod's status.
+        # Killed by the kernel (out of memory) or by Kubernetes: the task reads the pod's status.
         agent.flush()
         logger.info("the training was killed")
     else:

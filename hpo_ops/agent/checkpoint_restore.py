@@ -1,4 +1,4 @@
-"""Restores a checkpoint before a training starts, and sends heartbeats meanwhile."""
+"""Restores a checkpoint before a training starts, and sends heartbeats during the download."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def restore_checkpoint(
     checkpoints: Checkpoints,
     gateway: SegmentGateway,
 ) -> Assignment:
-    """Restores the checkpoint to resume from into the workspace.
+    """Downloads the checkpoint from which the trial resumes into the workspace.
 
     Returns:
-        The assignment for the training; its ``from_step`` is the step that was restored.
+        The assignment for the training. Its ``from_step`` is the step of the restored checkpoint,
+        or 0 if no checkpoint was restored.
     """
     step = None
     if assignment.from_step > 0:
@@ -47,12 +48,16 @@ def restore_checkpoint(
 
 
 def for_training(assignment: Assignment) -> Assignment:
-    """The assignment without the fields that are for the agent only."""
+    """Returns a copy of the assignment without the fields that only the agent may see."""
     return replace(assignment, checkpoint_store=None, restore_from=None, saved=None)
 
 
 def with_heartbeats(work: Callable[[], Done], gateway: SegmentGateway) -> Done:
-    """Does the work in a thread and sends heartbeats to the gateway until it is done."""
+    """Calls `work` in a thread and sends heartbeats to the gateway until the call has ended.
+
+    Returns:
+        The result of `work`; an exception in `work` is raised again.
+    """
     future: Future[Done] = Future()
 
     def run() -> None:

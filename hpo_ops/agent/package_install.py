@@ -1,9 +1,11 @@
-"""Installs the packages that the code needs and a training image lacks. Runs inside that image.
+"""Installs the packages that a study's code needs and that the training's image lacks.
 
-``pip --target`` would install packages again that the image has, torch among them. So pip installs
-into a virtual environment that sees the image's packages, and the training gets the folder of
-that environment in PYTHONPATH. The file is copied into the workspace and uses the standard library
-only; the file names are those of hpo_ops.protocol.Workspace.
+This file is copied into the workspace and runs in the training's container, so it uses only the
+standard library. Its file names are those of hpo_ops.protocol.Workspace.
+
+``pip --target`` would install packages again that the image already has, such as torch. Therefore
+pip installs into a virtual environment that includes the image's packages, and the package folder
+of that environment is added to the training's PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ from pathlib import Path
 
 
 def install(root: Path, arguments: list[str]) -> int:
-    """Installs into ``packages`` of the workspace; returns pip's exit code."""
+    """Installs packages and links their folder as ``packages`` in the workspace.
+
+    Args:
+        root: The workspace's directory.
+        arguments: Arguments of ``pip install``.
+
+    Returns:
+        pip's exit code; 128 plus the signal's number if a signal ended pip.
+    """
     environment = root / "environment"
     venv.create(environment, system_site_packages=True, symlinks=True, with_pip=False, clear=True)
     python = environment / "bin" / "python"
     folder = Path(_ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
-    # If the image's Python is in a virtual environment, the new one would see only its base.
+    # If the image's Python is itself in a virtual environment, the new environment would include
+    # only the packages of the base Python.
     image = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (folder / "image.pth").write_text("\n".join(sorted(image)) + "\n", encoding="utf-8")
     packages = root / "packages"
@@ -40,7 +51,7 @@ def install(root: Path, arguments: list[str]) -> int:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     code = process.wait()
-    return code if code >= 0 else 128 - code  # a signal, as a shell reports it
+    return code if code >= 0 else 128 - code  # after a signal, the same code as a shell's
 
 
 def _ask(python: Path, program: str) -> str:

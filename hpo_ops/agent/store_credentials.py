@@ -1,4 +1,4 @@
-"""The store's credentials for the agent of a pod: from the gateway, renewed before they expire."""
+"""Credentials of the store that a pod's agent gets from the gateway and renews before expiry."""
 
 from __future__ import annotations
 
@@ -18,32 +18,38 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SESSION_VARIABLE = "HPO_STORE_SESSION"
-"""Set in a pod whose agent gets the store's credentials from the gateway."""
+"""Environment variable, set in a pod whose agent gets the store's credentials from the gateway."""
 PATIENCE_SECONDS = 120.0
-"""How long to wait for the gateway before an operation on the store fails."""
+"""Time that an operation on the store waits for an unreachable gateway before it fails."""
 PAUSE_SECONDS = 2.0
 
 
 class SessionGateway(Protocol):
-    """Issues credentials for one segment."""
+    """A client of the gateway that requests credentials for one segment."""
 
     def store_session(self) -> StoreSession:
-        """New credentials; raises `GatewayUnreachableError` or `GatewayRefusedError`."""
+        """Returns new credentials.
+
+        Raises:
+            GatewayUnreachableError: The gateway did not answer.
+            GatewayRefusedError: The gateway has closed the segment.
+        """
         ...
 
 
 class SessionCredentials:
-    """The credentials of one segment, as a callable for the store's client.
+    """A callable that provides the store's client with the credentials of one segment.
 
-    The client calls it before the first request, and again when less than five minutes are left.
-    While the gateway cannot be reached, and after it has closed the segment, the last credentials
-    are used until they expire: the end of the log is shipped after the segment has ended.
+    The store's client calls the object before its first request, and again when the credentials
+    expire in less than five minutes. While the gateway cannot be reached, and after the gateway
+    has closed the segment, the last credentials are returned until they expire: the end of the
+    log is uploaded after the segment has ended.
 
     Args:
-        gateway: Issues the credentials.
-        now: The current time.
-        clock: Monotonic time in seconds.
-        wait: Waits for some seconds.
+        gateway: Requests the credentials from the gateway.
+        now: Returns the current time.
+        clock: Returns monotonic time in seconds.
+        wait: Sleeps for the given number of seconds.
     """
 
     def __init__(
@@ -72,10 +78,10 @@ class SessionCredentials:
         }
 
     def prepare(self) -> None:
-        """Gets credentials while the segment is open, if none were needed so far.
+        """Requests credentials before the segment ends, if none have been requested yet.
 
-        A short training may save no checkpoint. Its log is shipped after the segment has ended,
-        when the gateway no longer issues credentials.
+        The log is uploaded after the segment has ended, when the gateway no longer issues
+        credentials; a short training without checkpoints has requested none until then.
         """
         if self._last is None:
             try:

@@ -1,4 +1,4 @@
-"""When to send SIGTERM, and then SIGKILL, to a training that has been asked to leave."""
+"""Decides when to send SIGTERM and SIGKILL to a training that was requested to exit."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import signal
 from hpo_ops.protocol import Action, Control
 
 KILL_SECONDS = 5.0
-"""Time between SIGTERM and SIGKILL for a training that did not leave when it was asked to."""
+"""Time between SIGTERM and SIGKILL for a training that did not exit in its grace period."""
 
 
 class Termination:
-    """Decides by the clock which signal a training gets. Sends nothing itself.
+    """Decides which signal to send to a training at a given time; the caller sends the signal.
 
-    After a requested action the training has its grace period to leave by itself; then SIGTERM is
-    due, and SIGKILL somewhat later. After a cancellation SIGTERM is due at once, and SIGKILL after
-    the grace period. SIGTERM is due once. From then on nothing but SIGKILL is due, at each call.
+    After a pause or stop was requested, the training has a grace period to exit by itself. Then
+    SIGTERM is due, and SIGKILL `kill_seconds` later. After a cancellation, SIGTERM is due at once,
+    and SIGKILL after the grace period. SIGTERM is due only once; SIGKILL is due at each later
+    call.
 
     Args:
-        grace_seconds: Time to save and leave.
-        kill_seconds: Time between SIGTERM and SIGKILL after a requested action.
+        grace_seconds: The grace period, in which the training saves a checkpoint and exits.
+        kill_seconds: Time between SIGTERM and SIGKILL after a requested pause or stop.
     """
 
     def __init__(self, *, grace_seconds: float, kill_seconds: float = KILL_SECONDS) -> None:
@@ -31,12 +32,12 @@ class Termination:
     def due(
         self, control: Control, now: float, *, is_cancelled: bool = False
     ) -> signal.Signals | None:
-        """The signal to send now; None if none is due.
+        """Returns the signal to send now, or None if no signal is due.
 
         Args:
-            control: The action that is requested of the training now.
+            control: The action that is currently requested of the training.
             now: Monotonic time in seconds.
-            is_cancelled: Whether the training is to leave whatever is requested of it.
+            is_cancelled: Whether the training must exit regardless of the requested action.
         """
         if self._kill_at is not None:
             return signal.SIGKILL if now >= self._kill_at else None
