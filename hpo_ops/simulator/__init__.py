@@ -1,4 +1,8 @@
-"""The simulator: replays studies in virtual time, under the policies of live studies."""
+"""Replays studies in virtual time, with the same scheduler and allocator classes as live studies.
+
+A replay needs no training: the reports of each trial come from a trace, which was recorded from a
+live study or made up.
+"""
 
 from hpo_ops.simulator._cluster_capacity import Cluster
 from hpo_ops.simulator._forecast_cache import MemoPredictor

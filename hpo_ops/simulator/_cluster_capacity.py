@@ -1,4 +1,4 @@
-"""The simulated cluster: its units, and the costs of starting and sharing."""
+"""Describes the simulated cluster: its resource units (such as GPUs), delays and slowdowns."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from hpo_ops.core.unit_scaling import speedup
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The units of a simulated cluster, and the time that starting and sharing cost.
+    """The resource units of a simulated cluster, and the time lost by starting and sharing.
+
+    A width is the number of units that a trial holds, or a fraction below 1 where trials share a
+    unit. A segment is one uninterrupted execution of a trial.
 
     Attributes:
-        units: Number of units: GPUs, or slots.
-        max_share: Most trials on one unit.
-        max_width: Most units for one trial.
-        start_seconds: Seconds from the start of a trial's first segment to its first step.
-        resume_seconds: The same for later segments, saving and loading included.
+        units: Number of resource units, such as GPUs, at the start of the simulation.
+        max_share: Maximum number of trials that share one unit.
+        max_width: Maximum number of units that one trial holds.
+        start_seconds: Seconds from the start of a trial's first segment to the start of training.
+        resume_seconds: Seconds from the start of any later segment to the start of training;
+            includes the time to save and load the checkpoint.
         turnover_seconds: Seconds that a slot stays empty between two segments.
-        checkpoint_every: Steps between two checkpoints; an interrupted trial resumes from the
-            newest one.
-        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
-        sharing_overhead: Relative extra time of a step with 2, 3, ... trials on a unit, beyond
-            sharing its speed; the last entry holds for more trials.
-        capacity_changes: Pairs of a time and the number of units from then on.
-        preemptions: Times at which the running trial with the highest number is preempted.
+        checkpoint_every: Number of steps between two checkpoints; an interrupted trial resumes
+            from its newest checkpoint.
+        speedups: Training speed on 1, 2, 4, 8, ... units; if empty, the speed is proportional to
+            the number of units.
+        sharing_overhead: Relative extra time of a step if 2, 3, ... trials share a unit, in
+            addition to the division of the unit's speed; the last entry also holds for more.
+        capacity_changes: Pairs of a time in seconds and the number of units from that time on.
+        preemptions: Times in seconds; at each, the running trial with the highest number is
+            preempted.
     """
 
     units: int
@@ -52,11 +58,11 @@ class Cluster:
         check_at_least("checkpoint_every", self.checkpoint_every, 1)
 
     def capacity(self, units: int) -> Capacity:
-        """The capacity that an allocator may hand out, with this number of units."""
+        """Returns the capacity that an allocator may distribute if there are `units` units."""
         return Capacity(units, max_share=self.max_share, max_width=self.max_width)
 
     def speed(self, width: Fraction) -> float:
-        """The speed at a width, relative to one full unit."""
+        """Returns the training speed of a trial of this width, relative to one unshared unit."""
         if width >= 1:
             return speedup(width, self.speedups)
         sharing = round(1 / width)

@@ -1,4 +1,8 @@
-"""The state of the simulated cluster: running and queued segments, and the units they hold."""
+"""Holds the state of the simulated cluster: running and queued segments, and resource units.
+
+A segment is one uninterrupted execution of a trial. Its width is the number of units that it
+holds, or a fraction below 1 where trials share a unit.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +21,31 @@ from hpo_ops.simulator._replay_result import Interval, as_interval
 from hpo_ops.simulator.traces import TrialTrace
 
 LogLine = tuple[float, str, int | None, int, str]
+"""The fields of `Event`: time, kind of event, trial number, step and reason."""
 
 
 @dataclass(slots=True)
 class Segment:
     """A running or queued segment of a trial.
 
+    The attributes from `width` on are set when the segment starts.
+
     Attributes:
-        number: The trial.
+        number: Number of the trial.
         steps: The step of each report in the trial's trace.
-        values: The value of each report.
-        seconds: The seconds of each report on one unit.
-        done: Number of reports that the trial has made.
-        until: Number of reports at which the segment ends.
-        full_length: Number of reports of the full-length trial.
-        member: The scheduler's reason and budget for the segment.
-        width: Units that the segment holds, from its start on, like all that follows.
-        speed: Speed on these units.
-        duration: Seconds of the report that is in progress.
-        units: The units.
-        started: When the segment started.
-        from_step: The step that it started after.
-        version: Number of the start; events of earlier starts are void.
+        values: The objective value of each report in the trial's trace.
+        seconds: Seconds of training before each report, on one unit.
+        done: Number of reports that the trial has made so far.
+        until: Number of reports of the trial at which the segment ends.
+        full_length: Number of reports of the trial if it trains to its full length.
+        member: The scheduler's request for the segment: reason, last step and group.
+        width: Number of units that the segment holds.
+        speed: Training speed at this width, relative to one unshared unit.
+        duration: Seconds of training before the next report, at this speed.
+        units: Indices of the units that the segment holds.
+        started: Virtual time at which the segment started.
+        from_step: The step of the checkpoint that the segment started from; 0 for none.
+        version: Number that is unique to this start; events with another version are ignored.
     """
 
     number: int
@@ -49,7 +56,6 @@ class Segment:
     until: int
     full_length: int
     member: Member
-    # Set when the segment starts.
     width: Fraction = field(init=False)
     speed: float = field(init=False)
     duration: float = field(init=False)
@@ -60,14 +66,25 @@ class Segment:
 
     @property
     def step(self) -> int:
-        """The last reported step; 0 before the first report."""
+        """The last reported step of the trial; 0 before the first report."""
         return self.steps[self.done - 1] if self.done else 0
 
 
 def make_segment(
     number: int, trace: TrialTrace, member: Member, from_step: int, max_steps: int | None
 ) -> Segment:
-    """The next segment of a trial, from its checkpoint to the last step of the member."""
+    """Creates the next segment of a trial.
+
+    The segment ends at the last step that the scheduler requested, or at the full length of the
+    trial if that comes first, but makes at least one report.
+
+    Args:
+        number: Number of the trial.
+        trace: The reports of the trial.
+        member: The scheduler's request for the segment.
+        from_step: Step of the checkpoint that the segment starts from; 0 for none.
+        max_steps: Last step of a full-length trial; None if the trace sets the length.
+    """
     steps = trace.at_steps
     full_length = len(steps)
     if max_steps is not None and max_steps < steps[-1]:
@@ -82,7 +99,7 @@ def make_segment(
 
 
 class ClusterState:
-    """The running segments with the units they hold, and the segments that wait for units."""
+    """The running segments, the units that they hold, and the segments that wait for units."""
 
     def __init__(
         self,
@@ -103,18 +120,18 @@ class ClusterState:
         self.set_units(cluster.units)
 
     def set_units(self, units: int) -> None:
-        """Sets the number of units from now on."""
+        """Sets the number of units of the cluster, and the slots of the study accordingly."""
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1
         self._study.slots = units * shares
 
     @property
     def has_idle_units(self) -> bool:
-        """Whether the allocator could hand out more units."""
+        """Whether there is an allocator and the running segments hold fewer units than exist."""
         return self._allocator is not None and self._held < self.units
 
     def take(self, segment: Segment, now: float) -> None:
-        """Starts a segment, or queues it until the allocator has placed it."""
+        """Starts a segment, or queues it for the next allocation if there is an allocator."""
         if self._allocator is None:
             self._start(segment, ONE_UNIT, (), now)
             return
@@ -124,13 +141,13 @@ class ClusterState:
         self.queued[number] = segment
 
     def plan(self, segment: Segment, now: float) -> None:
-        """Schedules a segment's next report, with `EventQueue.push` inlined for speed."""
+        """Schedules the next report of a segment; `EventQueue.push` is inlined for speed."""
         segment.duration = duration = segment.seconds[segment.done] / segment.speed
         entry = (now + duration, next(self._counter), REPORT, segment.number, segment.version)
         heappush(self._heap, entry)
 
     def close(self, segment: Segment, now: float) -> int:
-        """Ends a segment, and returns the last step that it reported."""
+        """Ends a running segment, and returns the last step that its trial has reported."""
         number, started, done = segment.number, segment.started, segment.done
         step = segment.steps[done - 1] if done else 0
         del self.running[number]
@@ -143,13 +160,16 @@ class ClusterState:
         return step
 
     def lose(self, number: int, reason: str, now: float) -> None:
-        """Preempts a trial: it loses its slot and is paused."""
+        """Preempts a running trial: ends its segment and pauses it at its newest checkpoint."""
         self._interrupt(self.running[number], now)
         trial = self._study.move(number, TrialState.PAUSED)
         self._log.append((now, "preempted", number, trial.checkpoint_step, reason))
 
     def reallocate(self, now: float) -> None:
-        """Asks the allocator for a new allocation, and starts, resizes and pauses accordingly."""
+        """Requests a new allocation, and starts, resizes and pauses segments accordingly.
+
+        Does nothing if there is no allocator, or no running or queued segment.
+        """
         if self._allocator is None or not (self.running or self.queued):
             return
         segments = {**self.running, **self.queued}
@@ -194,7 +214,7 @@ class ClusterState:
         self.plan(segment, started + startup)
 
     def _interrupt(self, segment: Segment, now: float) -> None:
-        """Ends a segment now, and sets the trial back to its newest checkpoint."""
+        """Ends a running segment, and sets its trial back to the newest checkpoint."""
         reported = self.close(segment, now)
         every = self._cluster.checkpoint_every
         trial = self._study.trials[segment.number]

@@ -1,4 +1,8 @@
-"""The event loop of a simulation: reports, free slots, changes of capacity, preemptions."""
+"""Runs the event loop of a simulation.
+
+The events are reports, changes of capacity (the number of resource units) and preemptions. After
+events that free a slot, the scheduler chooses the next trials.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from hpo_ops.simulator.traces import Traces
 
 
 class EventLoop:
-    """A simulation in progress."""
+    """A simulation of one study, from its first trial to its end."""
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class EventLoop:
         self._cluster = ClusterState(self._study, cluster, allocator, self._queue, self._log)
         self._has_allocator = allocator is not None
         self._reallocates = self._has_allocator and not isinstance(allocator, StaticAllocator)
-        """Whether a report may change the allocation."""
+        """Whether the allocator is called again after a report that ends no segment."""
         self._now = 0.0
         self._best: list[tuple[float, float]] = []
         self._capacity = [(0.0, cluster.units)]
@@ -58,7 +62,11 @@ class EventLoop:
             self._queue.push(time, Kind.PREEMPT, 0)
 
     def run(self, *, stop_at_target: bool) -> Replay:
-        """Runs the study to its end."""
+        """Runs the study to its deadline, its target or the end of its trials; returns the replay.
+
+        Args:
+            stop_at_target: Whether the study ends when its target is reached.
+        """
         deadline = self._study.goal.deadline_seconds
         if deadline is None:
             deadline = math.inf
@@ -94,7 +102,11 @@ class EventLoop:
     # -- reports -----------------------------------------------------------------------------
 
     def _report(self, segment: Segment, now: float) -> bool:
-        """Handles a report, and returns whether it is the first to reach the target."""
+        """Processes the next report of a segment.
+
+        Returns:
+            Whether the report is the best value of the study so far and reaches the target.
+        """
         study, number, index = self._study, segment.number, segment.done
         step, value = segment.steps[index], segment.values[index]
         segment.done = done = index + 1
@@ -140,11 +152,11 @@ class EventLoop:
             self._cluster.reallocate(self._now)
             is_running = self._cluster.running.get(segment.number) is segment
             if not is_running or segment.version != version:
-                return  # it was resized or paused: its next report is scheduled already
+                return  # resized (next report is scheduled) or paused
         self._cluster.plan(segment, self._now)
 
     def _end_segment(self, segment: Segment, decision: Decision) -> None:
-        """Ends a segment at a report: the trial has completed, or is stopped or paused."""
+        """Ends a segment after a report, and marks its trial as completed, stopped or paused."""
         number, now = segment.number, self._now
         step = self._cluster.close(segment, now)
         if segment.done >= segment.full_length:
@@ -160,7 +172,11 @@ class EventLoop:
     # -- slots -------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Asks the scheduler which trials to put on the free slots, and starts them."""
+        """Starts the trials that the scheduler chooses for free slots; prunes those it drops.
+
+        In rounds (batches of trials with a barrier after each), slots are filled only when all are
+        free.
+        """
         cluster, study = self._cluster, self._study
         free = study.slots - len(cluster.running) - len(cluster.queued)
         if free > 0 and not (self._rounds and (cluster.running or cluster.queued)):

@@ -1,4 +1,4 @@
-"""A cache of forecasts, so that each curve is fitted once."""
+"""Caches forecasts of learning curves, so that each curve is fitted once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hpo_ops.curves import CurvePredictor, QuantileForecast
 class MemoPredictor:
     """A predictor that caches the forecasts of another predictor.
 
-    A forecast depends only on the curve, not on the policy or the order of trials, so that many
-    replays of the same traces share it.
+    A forecast depends only on the learning curve, not on the policy or the order in which trials
+    are replayed, so many replays of the same traces can share the cache.
 
     Attributes:
-        fits: Number of forecasts that were not in the cache.
+        fits: Number of forecasts that were computed because they were not in the cache.
     """
 
     def __init__(self, predictor: CurvePredictor) -> None:

@@ -1,4 +1,4 @@
-"""The result of a replay."""
+"""Defines the result of a replay (a simulated study): its log, segments and totals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from hpo_ops.core import Study
 
 
 class Event(NamedTuple):
-    """An entry of the log."""
+    """An entry of a replay's log: what happened to a trial or to the cluster, when and why.
+
+    In an entry on capacity, `trial` is None and `step` is the number of resource units.
+    """
 
     time: float
     kind: str
@@ -24,7 +27,10 @@ class Event(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A segment of a trial: its time, its units and its steps."""
+    """A segment (one uninterrupted execution of a trial): its times, resource units and steps.
+
+    `width` is the number of units, or a fraction below 1 where trials shared a unit.
+    """
 
     trial: int
     start: float
@@ -37,24 +43,24 @@ class Interval(NamedTuple):
 
 as_interval: Callable[[tuple[int, float, float, Fraction, tuple[int, ...], int, int]], Interval]
 as_interval = partial(tuple.__new__, Interval)
-"""Makes an interval from its fields in half the time of calling the class."""
+"""Creates an `Interval` from a tuple of its fields, in half the time of calling the class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A replayed study.
+    """The result of replaying a study. Times are virtual seconds since the study started.
 
     Attributes:
-        study: The study at its end.
-        log: All events, in order; see `entries`.
-        intervals: All segments.
-        makespan: Seconds until the last trial ended.
-        time_to_target: Seconds until the target was reached; None if it was not.
-        best: Pairs of a time and the best value from then on.
-        capacity: Pairs of a time and the number of units from then on.
-        events: Number of reports.
-        restarts: Number of restarts because of a resize.
-        forecasts: Number of forecasts.
+        study: The study in its final state.
+        log: The fields of all log entries, in order; `entries` returns them as `Event`.
+        intervals: All segments of all trials.
+        makespan: Seconds until the last segment ended.
+        time_to_target: Seconds until the target was reached; None if it was not reached.
+        best: Pairs of a time and the best value from that time on.
+        capacity: Pairs of a time and the number of resource units from that time on.
+        events: Number of reports that were processed.
+        restarts: Number of times a running segment was restarted because its width changed.
+        forecasts: Number of requested forecasts of learning curves.
     """
 
     study: Study
@@ -69,21 +75,21 @@ class Replay:
     forecasts: int
 
     def entries(self) -> Iterator[Event]:
-        """The entries of the log."""
+        """Iterates over the entries of the log."""
         return (Event(*entry) for entry in self.log)
 
     def to_jsonl(self) -> str:
-        """The log as JSON lines; the same replay gives the same text."""
+        """Returns the log as JSON lines; equal replays give the same text."""
         return "".join(json.dumps(entry._asdict()) + "\n" for entry in self.entries())
 
     @property
     def unit_seconds(self) -> float:
-        """Unit-seconds that trials held."""
+        """The sum over all segments of width times duration in seconds."""
         return sum(float(item.width) * (item.end - item.start) for item in self.intervals)
 
     @property
     def utilization(self) -> float:
-        """Share of the available unit-seconds, until the makespan, that trials held."""
+        """The share of the unit-seconds available until the makespan that segments held."""
         available = 0.0
         changes = [*self.capacity, (self.makespan, 0)]
         for (start, units), (end, _) in pairwise(changes):
@@ -91,7 +97,7 @@ class Replay:
         return self.unit_seconds / available if available else 0.0
 
     def time_to(self, value: float) -> float | None:
-        """Seconds until a value was reached; None if it was not."""
+        """Returns the seconds until this value was reached, or None if it was not reached."""
         direction = self.study.goal.direction
         wanted = direction.to_score(value)
         return next((time for time, best in self.best if direction.to_score(best) >= wanted), None)

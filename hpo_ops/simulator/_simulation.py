@@ -26,24 +26,26 @@ def simulate(
     at_barrier: bool = False,
     rounds: bool = False,
 ) -> Replay:
-    """Replays a study under a scheduler, and an allocator if there is one.
+    """Replays a study in virtual time under a scheduler and, if given, an allocator.
 
-    The policies are those of live studies. The same arguments give the same log.
+    Schedulers and allocators are the classes that live studies use. The same arguments give the
+    same log.
 
     Args:
         traces: The reports of every trial.
         scheduler: Decides which trials run, and for how long.
         cluster: The simulated cluster.
-        allocator: Decides how many units each trial gets; one each if None.
-        predictor: Makes the forecasts for schedulers that need them.
-        target: Value of the metric to reach.
-        deadline_seconds: Seconds since the start after which no trial runs.
+        allocator: Decides how many resource units each trial gets; if None, each trial gets one.
+        predictor: Forecasts learning curves for the scheduler; None for no forecasts.
+        target: Value of the objective to reach; None for no target.
+        deadline_seconds: Seconds after which the study ends; None for no deadline.
         stop_at_target: Whether the study ends when the target is reached.
-        at_barrier: Whether the scheduler decides only between rounds.
+        at_barrier: Whether the scheduler decides only between rounds (batches of trials with a
+            barrier after each), as in a study with ``reproducible: true``.
         rounds: Whether slots are filled only when all are free, as in ``flow: rounds``.
 
     Raises:
-        ValueError: The scheduler copies trials, which traces cannot provide.
+        ValueError: The scheduler starts copies of trials, for which traces have no reports.
     """
     goal = Goal(
         direction=traces.direction,

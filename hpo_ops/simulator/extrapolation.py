@@ -1,7 +1,7 @@
-"""Extends recorded trials that were cut short, so that other policies can train them longer.
+"""Extends the traces of trials that were cut short, for replays that train the trials longer.
 
-A trial that a policy stopped has no recorded values after that step. A replay under another policy
-may train it longer, and needs values there.
+A trial that a scheduler stopped has no recorded values after its last step. A replay under another
+scheduler may train the trial longer and needs values for the later steps.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from hpo_ops.simulator.traces import Traces, TrialTrace
 
 
 class Unseen(StrEnum):
-    """How a trial is extended beyond its recorded steps.
+    """How the trace of a trial is extended beyond its recorded steps.
 
-    ``HOLD``: with its last value, so that it costs time and never gets better than recorded.
-    ``FORECAST``: with the median of a learning-curve forecast, or its last value without one.
+    ``HOLD``: with its last value, so that more training takes time but brings no improvement.
+    ``FORECAST``: with the median of a learning-curve forecast, or with the last value if the
+    predictor returns no forecast.
     ``CUT``: not at all: the trial ends where its recording ends, as if it had completed.
     """
 
@@ -34,7 +35,7 @@ class Unseen(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """The rule as a clause of a sentence for users."""
+        """A description of the rule as a clause that fits into a sentence for users."""
         return {
             Unseen.HOLD: "past its recording a trial takes its own mean time a step "
             "and keeps its last value",
@@ -47,13 +48,13 @@ class Unseen(StrEnum):
 
 @dataclass(frozen=True)
 class Reliance:
-    """How much of a replay relies on values that were not measured.
+    """How much of a replay relies on values that were extrapolated rather than measured.
 
     Attributes:
-        trials: Trials that were trained beyond their recording: their numbers in the recorded
-            study, or their positions in the traces.
-        reports: Number of reports that were not measured.
-        of: Number of all reports.
+        trials: Numbers of the trials that were trained beyond their recorded steps: as in the
+            recorded study, or positions in the traces for trials without a record.
+        reports: Number of replayed reports with an extrapolated value.
+        of: Number of all replayed reports.
     """
 
     trials: tuple[int, ...]
@@ -64,13 +65,13 @@ class Reliance:
 def fill_unseen(
     traces: Traces, rule: Unseen, *, last_step: int, predictor: CurvePredictor | None = None
 ) -> Traces:
-    """The traces, with every trial that was cut short extended to the last step.
+    """Returns the traces with every trial that was cut short extended to the last step.
 
     Args:
-        traces: The recorded traces; trials without a record count as completed.
-        rule: How to extend trials.
+        traces: The recorded traces; trials without a record are not extended.
+        rule: How to extend the trials; ``Unseen.CUT`` returns the traces unchanged.
         last_step: Last step of a full-length trial.
-        predictor: Forecasts curves, for ``Unseen.FORECAST``.
+        predictor: Forecasts learning curves, for ``Unseen.FORECAST``.
     """
     if rule is Unseen.CUT:
         return traces
@@ -91,10 +92,11 @@ def _steps_after(trial: TrialTrace, stride: int, last_step: int) -> range:
 
 
 def full_length_steps(traces: Traces) -> int:
-    """Steps of a full-length trial: those of the longest completed trial.
+    """Returns the last step of a full-length trial.
 
-    If none has completed, ``max_steps`` of the study's scheduler; if that is not known either, the
-    steps of the longest trial.
+    It is the last step of the longest completed trial. If no trial has completed, it is
+    ``max_steps`` of the recorded scheduler or the last step of the longest trial, whichever is
+    larger.
     """
     completed = [
         trial.at_steps[-1]
@@ -108,7 +110,7 @@ def full_length_steps(traces: Traces) -> int:
 
 
 def usual_stride(traces: Traces) -> int:
-    """The most frequent number of steps between two reports."""
+    """Returns the most frequent number of steps between two reports of a trial."""
     gaps = Counter(
         after - before
         for trial in traces.trials
@@ -165,7 +167,7 @@ def _continued(
 
 
 def reliance_of(traces: Traces, replay: Replay) -> Reliance:
-    """How much of a replay of these traces relies on values that were not measured."""
+    """Returns how much of a replay of these traces relies on extrapolated values."""
     beyond: list[int] = []
     reports = 0
     for position, trial in enumerate(replay.study.trials):

@@ -1,4 +1,8 @@
-"""Compares policies by replays of the same trials in many orders."""
+"""Compares policies by replaying the same trials in several orders.
+
+The order is the sequence in which the trials start. Policies are compared by the time to a target
+value, over all orders.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,15 @@ from hpo_ops.simulator.traces import Traces
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A scheduler, an allocator and a flow, to be compared with others.
+    """A scheduler, an allocator and a flow (rounds or rolling), to be compared with others.
 
     Attributes:
-        scheduler: The scheduler.
-        allocator: The allocator; one unit for each trial if None.
-        rounds: Whether the study runs in rounds, with a barrier after each.
+        scheduler: Decides which trials run, and for how long.
+        allocator: Decides how many resource units each trial gets; if None, each trial gets one.
+        rounds: Whether the study runs in rounds (batches of trials with a barrier after each).
         at_barrier: Whether the scheduler decides only between rounds.
-        predictor: The policy's own curve predictor; None for the predictor of the comparison.
+        predictor: The curve predictor of this policy; if None, the predictor that is passed to the
+            comparison is used.
     """
 
     scheduler: Scheduler
@@ -37,7 +42,7 @@ class Policy:
 
 
 class Draw(NamedTuple):
-    """Traces in one order, and the target to reach with them."""
+    """The traces of a study in one order, and the objective value to reach in their replay."""
 
     traces: Traces
     target: float | None
@@ -45,20 +50,21 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The result of one policy with one order of trials.
+    """The result of replaying the trials in one order under one policy.
 
     Attributes:
         policy: Name of the policy.
-        order: Number of the order.
-        time_to_target: Seconds until the target was reached; None if it was not.
-        time_to_best: Seconds until the best value was reached; None without any value.
+        order: Index of the order; 0 is the order in the traces.
+        time_to_target: Seconds until the target was reached; None if it was not reached.
+        time_to_best: Seconds until the best value was reached; None if no value was reported.
         makespan: Seconds until the study ended.
-        best: Best value at the end.
-        unit_seconds: Unit-seconds that trials held.
-        utilization: Share of the available unit-seconds that trials held.
+        best: Best value at the end; None if no value was reported.
+        unit_seconds: Sum over all segments (uninterrupted executions of a trial) of the number of
+            resource units times the duration in seconds.
+        utilization: Share of the available unit-seconds that segments held.
         trials: Number of trials that were started.
         events: Number of reports.
-        restarts: Number of restarts because of a resize.
+        restarts: Number of times a running segment was restarted because its width changed.
     """
 
     policy: str
@@ -75,12 +81,12 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """Seconds to the target, or to the end of the study if it was not reached."""
+        """Seconds to the target, or to the end of the study if the target was not reached."""
         return self.makespan if self.time_to_target is None else self.time_to_target
 
 
 class Spread(NamedTuple):
-    """The distribution of a figure over all orders: mean, standard deviation and quantiles."""
+    """The distribution of a quantity over all orders: mean, standard deviation and quantiles."""
 
     mean: float
     sd: float
@@ -93,23 +99,23 @@ class Spread(NamedTuple):
     most: float
 
     def scaled(self, factor: float) -> Spread:
-        """The same distribution in another unit."""
+        """Returns the distribution with all its numbers multiplied by a factor."""
         return Spread(*(number * factor for number in self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of one policy over all orders.
+    """The distributions of the results of one policy over all orders.
 
     Attributes:
         policy: Name of the policy.
-        orders: Number of orders.
+        orders: Number of orders that were replayed.
         reached: Number of orders in which the target was reached.
-        seconds: Seconds to the target, or to the end of the study if it was not reached.
+        seconds: Seconds to the target, or to the end of the study if the target was not reached.
         makespan: Seconds until the study ended.
-        best: Best value at the end; None without any value.
-        unit_seconds: Unit-seconds that trials held.
-        utilization: Share of the available unit-seconds that trials held.
+        best: Best value at the end; None if no value was reported in any order.
+        unit_seconds: Unit-seconds that segments held.
+        utilization: Share of the available unit-seconds that segments held.
         trials: Number of trials that were started.
     """
 
@@ -136,9 +142,24 @@ def compare(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> list[Outcome]:
-    """Replays the traces under each policy, in the same orders; the first is their own.
+    """Replays the traces in the same orders under each policy.
 
-    Each curve is fitted once, whatever the policy and the order.
+    Forecasts are cached over all policies and orders, except those of policies with a predictor of
+    their own, which are cached for each policy.
+
+    Args:
+        traces: The reports of every trial.
+        policies: The policies by name.
+        cluster: The simulated cluster.
+        orders: Number of orders; the first is the order in the traces.
+        seed: Seed of the other orders.
+        predictor: Forecasts learning curves for policies without a predictor of their own.
+        target: Value of the objective to reach; None for no target.
+        deadline_seconds: Seconds after which a study ends; None for no deadline.
+        stop_at_target: Whether a study ends when its target is reached.
+
+    Returns:
+        An outcome for each order and policy.
     """
     made = replays(
         orders_of(traces, orders, seed=seed, target=target),
@@ -154,7 +175,7 @@ def compare(
 def orders_of(
     traces: Traces, orders: int, *, seed: int = 0, target: float | None = None
 ) -> Iterator[Draw]:
-    """The same trials in several orders; the first is their own."""
+    """Yields the same trials in several orders; the first is the order in the traces."""
     for order in range(orders):
         number = order if seed == 0 or order == 0 else derive_seed(seed, "order", order)
         yield Draw(traces.reorder(number), target)
@@ -169,7 +190,7 @@ def replays(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> Iterator[tuple[str, int, Replay]]:
-    """Replays each draw under each policy: yields policy name, draw number and replay."""
+    """Replays each draw under each policy; yields policy name, index of the draw and replay."""
     made = {
         name: policy if isinstance(policy, Policy) else Policy(scheduler=policy)
         for name, policy in policies.items()
@@ -200,7 +221,7 @@ def replays(
 
 
 def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
-    """The figures of a replay."""
+    """Returns the outcome of a replay: its times, best value and use of resource units."""
     return Outcome(
         policy=policy,
         order=order,
@@ -217,7 +238,7 @@ def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
 
 
 def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
-    """A summary for each policy, in the order of their first outcomes."""
+    """Returns a summary for each policy, in the order in which the policies first appear."""
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
@@ -239,7 +260,7 @@ def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """The distribution of one or more numbers.
+    """Returns the distribution of one or more numbers.
 
     >>> spread_of([1.0, 2.0, 3.0]).high
     2.8
@@ -264,7 +285,10 @@ def _quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def oracle_seconds(traces: Traces, target: float, *, cluster: Cluster) -> float | None:
-    """The shortest possible time to a target: that of the fastest trial, started first."""
+    """Returns a lower bound of the time to a target on one unit: the time of the fastest trial.
+
+    Returns None if no trial reaches the target.
+    """
     score = traces.direction.to_score(target)
     found: list[float] = []
     for trial in traces.trials:

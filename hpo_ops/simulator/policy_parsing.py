@@ -1,9 +1,10 @@
 """Parses policies of a command line: ``asha:eta=4,min_steps=2``, ``halving+dynamic_fluid``.
 
-A policy is a scheduler's name, or ``their.module:Class``; after a colon its options; after a plus
-an allocator, with options of its own after another colon. Several policies are separated by
-commas: a piece with an equals sign and no colon before it is an option of the policy before.
-Values are YAML. A study file (``.yaml``) stands for its scheduler, allocator and curve predictor.
+A policy is the name of a scheduler (or ``their.module:Class``), optionally followed by a colon and
+options, and optionally by a plus sign and an allocator in the same form. Commas separate both
+options and policies: ``key=value`` without a colon before the equals sign is an option of the
+previous policy. Values of options are YAML. The path of a study file (``.yaml``) stands for the
+scheduler, allocator and curve predictor of that study.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ def parse_policies(
     allocator: str | None = None,
     rounds: bool = False,
 ) -> dict[str, Policy]:
-    """The policies of a command line, by the text that names each.
+    """Parses the policies of a command line; returns each policy by the text that names it.
 
     Args:
-        texts: Texts of the command line; each may name several policies.
-        max_steps: Steps of a full-length trial, for schedulers with that option unset.
-        allocator: Allocator of the policies that name none.
-        rounds: Whether schedulers that can run in rounds do.
+        texts: Arguments of the command line; each may name several policies.
+        max_steps: Steps of a full-length trial; used where a scheduler has the option
+            ``max_steps`` and the text does not set it.
+        allocator: Allocator of the policies that name no allocator, in the form above.
+        rounds: Whether to replay in rounds (batches of trials with a barrier after each) where
+            the scheduler supports rounds.
 
     Raises:
         ValueError: A name or an option is not allowed; the message says what is.
-        StudyError: A study file is wrong.
+        StudyError: A study file is invalid.
     """
     policies: dict[str, Policy] = {}
     for text in texts:
@@ -56,7 +59,7 @@ def parse_policies(
 def parse_policy(
     words: str, *, max_steps: int, allocator: str | None = None, rounds: bool = False
 ) -> Policy:
-    """Parses one policy."""
+    """Parses the text of one policy, or loads it from a study file; see `parse_policies`."""
     if Path(words).suffix in (".yaml", ".yml"):
         return policy_of(load_study(Path(words)), allocator=allocator)
     first, plus, second = words.partition("+")
@@ -70,7 +73,7 @@ def parse_policy(
 
 
 def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
-    """The policy of a study file; ``allocator`` overrides the study's own."""
+    """Returns the policy of a study file; ``allocator`` replaces the allocator of the study."""
     named = None if allocator is None else create_allocator(*parse_options(allocator))
     return Policy(
         scheduler=study.create_scheduler(),
@@ -94,7 +97,7 @@ def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
 def with_max_steps(
     name: str, options: Mapping[str, object], max_steps: int
 ) -> Mapping[str, object]:
-    """The options, with ``max_steps`` added if the scheduler has that option and it is unset."""
+    """Returns the options, with ``max_steps`` added if the scheduler has it and it is not set."""
     kind = SCHEDULERS.get(name)
     if "max_steps" in options or kind is None or not is_dataclass(kind):
         return options
@@ -117,10 +120,10 @@ def split_policies(text: str) -> list[str]:
 
 
 def parse_options(words: str) -> tuple[str, dict[str, object]]:
-    """Splits ``asha:eta=4`` into its name and its options.
+    """Splits ``asha:eta=4`` into the name ``asha`` and the options ``{"eta": 4}``.
 
     Raises:
-        ValueError: An option is not of the form key=value.
+        ValueError: An option is not of the form key=value, or its value is not YAML.
     """
     before, equals, _ = words.partition("=")
     if not equals:

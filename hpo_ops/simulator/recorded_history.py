@@ -1,4 +1,7 @@
-"""The real history of a recorded study, and the delays of its cluster."""
+"""Computes what really happened in a recorded study, and the delays of the cluster it ran on.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from hpo_ops.simulator.traces import SegmentRecord, Traces, TrialTrace
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The figures of a recorded study. Times count from the start of its first segment.
+    """Measurements of a recorded study. Times count from the start of its first segment.
 
     Attributes:
         makespan: Seconds until the last segment ended.
         time_to_best: Seconds until the best value was reported.
         best: The best value.
-        unit_seconds: Seconds that segments held slots.
-        utilization: Share of the slots' time that segments held.
+        unit_seconds: Sum of the durations of all segments, in seconds.
+        utilization: Share of the time of all slots in which a segment held the slot.
         trials: Number of trials with reports.
         reports: Number of reports of all trials.
     """
@@ -34,7 +37,7 @@ class History:
 
 
 def history_of(traces: Traces) -> History | None:
-    """The history of recorded traces; None for other traces."""
+    """Returns the measurements of recorded traces, or None if the traces have no record."""
     segments = _segments(traces)
     if traces.terms is None or not segments:
         return None
@@ -59,16 +62,20 @@ def history_of(traces: Traces) -> History | None:
 
 
 def first_start(traces: Traces) -> float:
-    """Seconds from the start of the study to that of its first segment."""
+    """Returns the seconds from the start of the study to the start of its first segment.
+
+    Returns 0 if the traces have no record.
+    """
     return min((segment.start for segment in _segments(traces)), default=0.0)
 
 
 def calibrate(traces: Traces, cluster: Cluster) -> Cluster:
-    """The cluster, with the delays that a recorded study shows; unchanged without a record.
+    """Returns the cluster with the delays measured in a recorded study.
 
-    A segment's delay is its time minus that of its reports: starting, imports, restoring, saving.
-    Between two segments a slot is empty: in rounds from the barrier on, else from the end of the
-    previous segment.
+    Returns the cluster unchanged if the traces have no record. The delay of a segment is its
+    duration minus the training time of its reports: starting, imports, restoring, saving. The
+    turnover is the time that a slot is empty before a segment: since the barrier if the study ran
+    in rounds (batches of trials), otherwise since the end of the previous segment.
     """
     first, later = _delays(traces)
     if traces.terms is None or not first:
@@ -93,7 +100,7 @@ def _segments(traces: Traces) -> list[SegmentRecord]:
 
 
 def _delays(traces: Traces) -> tuple[list[float], list[float]]:
-    """The delays of first and of later segments, in seconds."""
+    """Returns the delays of the first segments and of the later segments of trials, in seconds."""
     first: list[float] = []
     later: list[float] = []
     for trial in traces.trials:
@@ -106,7 +113,7 @@ def _delays(traces: Traces) -> tuple[list[float], list[float]]:
 
 
 def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
-    """Seconds of training of the reports that came during a segment."""
+    """Returns the seconds of training of the reports that arrived during a segment."""
     times = () if trial.record is None else trial.record.times
     return sum(
         seconds
@@ -116,7 +123,7 @@ def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
 
 
 def _gaps(segments: list[SegmentRecord], *, slots: int, rounds: bool) -> list[float]:
-    """Seconds that a slot was empty before each segment, except the first of each slot."""
+    """Returns the seconds that a slot was empty before each segment but the first of the slot."""
     gaps = []
     ends: list[float] = []
     barrier = 0.0

@@ -1,4 +1,4 @@
-"""Makes traces of a recorded study, from the gateway's messages."""
+"""Builds traces of a study from the responses of the gateway (the HTTP API of the platform)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpo_ops.simulator.traces import (
 )
 
 Rows = list[tuple[int, float, float, float]]
-"""Step, value, seconds and time of each report."""
+"""Step, value, seconds of training and time of each report of a trial."""
 
 
 def record_study(
@@ -29,14 +29,15 @@ def record_study(
     reports: Iterable[ReportPage],
     segments: Iterable[SegmentSummary],
 ) -> Traces:
-    """The traces of a study; trials without reports are only listed as silent.
+    """Builds the traces of a study; trials without reports are only listed as silent.
 
     Args:
         progress: The progress of the study.
         config: The study's configuration as plain data.
-        trials: Its trials.
-        reports: All reports.
-        segments: All segments; a running one counts up to now.
+        trials: The trials of the study.
+        reports: The reports of all trials.
+        segments: The segments (uninterrupted executions) of all trials; a running segment counts
+            up to the time of `progress`.
 
     Raises:
         TraceError: No trial has reported anything.

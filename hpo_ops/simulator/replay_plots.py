@@ -1,4 +1,7 @@
-"""Plots of replays, in two steps: the numbers first, the drawing second."""
+"""Plots replays: ``..._of`` functions compute the numbers, ``draw_...`` functions draw them.
+
+An order is the sequence in which the trials of a study are replayed.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,19 @@ TO_TARGET = "hours to the target, or to the end without"
 
 
 class Utilization(NamedTuple):
-    """The share of units in use over the time of a study."""
+    """The share of resource units (such as GPUs) in use, over the time of a study."""
 
     times: tuple[float, ...]
     shares: tuple[float, ...]
 
 
 class Times(NamedTuple):
-    """The times of each policy, one for each order.
+    """The times to the target of each policy, by name of the policy.
 
     Attributes:
-        seconds: Seconds to the target, or to the end of a study that did not reach it.
-        hits: Seconds to the target, for the orders in which it was reached.
+        seconds: For each order, the seconds to the target, or to the end of the study if the
+            target was not reached.
+        hits: The seconds to the target, only for the orders in which it was reached.
     """
 
     seconds: dict[str, tuple[float, ...]]
@@ -33,7 +37,7 @@ class Times(NamedTuple):
 
 
 def utilization_of(replay: Replay, points: int = 200) -> Utilization:
-    """The share of units that trials held in each of ``points`` intervals of the study's time."""
+    """Returns the share of units that trials held in each of ``points`` equal time spans."""
     span = replay.makespan / points
     held = [0.0] * points
     for interval in replay.intervals:
@@ -53,7 +57,7 @@ def utilization_of(replay: Replay, points: int = 200) -> Utilization:
 
 
 def times_of(outcomes: Sequence[Outcome]) -> Times:
-    """The seconds to the target by policy."""
+    """Collects the times to the target of all outcomes, by policy."""
     times = Times({}, {})
     for outcome in outcomes:
         hit = () if outcome.time_to_target is None else (outcome.time_to_target,)
@@ -63,7 +67,7 @@ def times_of(outcomes: Sequence[Outcome]) -> Times:
 
 
 def draw_utilization(lines: Mapping[str, Utilization], path: Path) -> None:
-    """Draws the use of units over time, a line for each policy."""
+    """Draws the share of resource units in use over time, with one line for each policy."""
     figure, axes = _figure()
     for name, info in lines.items():
         hours = [time / HOUR for time in info.times]
@@ -74,7 +78,10 @@ def draw_utilization(lines: Mapping[str, Utilization], path: Path) -> None:
 
 
 def draw_allocation(replay: Replay, path: Path, title: str = "") -> None:
-    """Draws the segments of each trial over time, as thick as the trial was wide."""
+    """Draws the segments (uninterrupted executions) of each trial over time.
+
+    The height of a bar is proportional to the number of units that the segment held.
+    """
     figure, axes = _figure()
     widest = max((float(interval.width) for interval in replay.intervals), default=1.0)
     for interval in replay.intervals:
@@ -91,7 +98,7 @@ def draw_allocation(replay: Replay, path: Path, title: str = "") -> None:
 
 
 def draw_times(times: Times, path: Path) -> None:
-    """Draws the times over all orders and the number of hits, a box for each policy."""
+    """Draws a box plot of the times to the target over all orders, one box for each policy."""
     figure, axes = _figure()
     axes.boxplot(
         [[second / HOUR for second in seconds] for seconds in times.seconds.values()],
@@ -105,7 +112,12 @@ def draw_times(times: Times, path: Path) -> None:
 
 
 def draw_sensitivity(lines: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> None:
-    """Draws the mean seconds to the target over the number of units, a line for each policy."""
+    """Draws the mean time to the target over the number of units, with one line for each policy.
+
+    Args:
+        lines: Pairs of a number of resource units and the mean seconds, by name of the policy.
+        path: The image file to write.
+    """
     figure, axes = _figure()
     for name, points in lines.items():
         units, seconds = zip(*points, strict=True)
@@ -116,7 +128,7 @@ def draw_sensitivity(lines: Mapping[str, Sequence[tuple[int, float]]], path: Pat
 
 
 def draw_orders(times: Times, path: Path) -> None:
-    """Draws the share of orders in which a policy had reached the target by a time."""
+    """Draws, over time, the share of orders in which each policy has reached the target."""
     figure, axes = _figure()
     end = max(max(seconds) for seconds in times.seconds.values()) / HOUR
     for name, seconds in times.seconds.items():

@@ -1,4 +1,4 @@
-"""Synthetic traces: made-up studies that resemble the workloads of the papers."""
+"""Generates synthetic traces that resemble the workloads of papers on scheduling trials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def image_study(
     steps: int = 120,
     levels: tuple[float, float] = (2.2, 1.6),
 ) -> Traces:
-    """Validation accuracy of image classifiers, like HyperDrive's CIFAR-10 workload.
+    """Generates accuracies of image classifiers, like HyperDrive's CIFAR-10 workload.
 
     About a third of the trials stay at the accuracy of random guessing (0.1). The others rise
     quickly at first and slowly later, to very different levels; few reach 0.77. A step takes about
@@ -26,9 +26,9 @@ def image_study(
     Args:
         seed: Seed of the curves.
         trials: Number of trials.
-        steps: Steps of each.
-        levels: Parameters of the beta distribution of final levels between 0.3 and 0.8; the
-            larger the first, the more trials come close to the best.
+        steps: Number of steps of each trial.
+        levels: Parameters of the beta distribution of final accuracies between 0.3 and 0.8; the
+            larger the first parameter, the more trials come close to the best.
     """
     random = Random(derive_seed(seed, "image"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -53,7 +53,7 @@ def image_study(
 
 
 def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
-    """Rewards of agents that learn a game, like HyperDrive's LunarLander workload.
+    """Generates rewards of agents that learn a game, like HyperDrive's LunarLander workload.
 
     More than half of the trials do not learn (rewards of -100 and below); some learn and then
     collapse for good. Rewards lie between -500 and 300; 200 counts as solved.
@@ -77,9 +77,9 @@ def game_study(*, seed: int = 0, trials: int = 100, steps: int = 100) -> Traces:
 
 
 def slow_study(*, seed: int = 0, trials: int = 144, steps: int = 200) -> Traces:
-    """Accuracy of deep networks that keep improving to the last step, like HyperSched's.
+    """Generates accuracies of networks that improve to the last step, as in HyperSched's paper.
 
-    With 20 seconds a step, a full-length trial on one unit takes longer than most deadlines. Most
+    A step takes about 20 seconds, so 200 steps on one resource unit take over an hour. Most
     configurations learn; the speed of learning does not predict the final level.
     """
     random = Random(derive_seed(seed, "slow"))  # noqa: S311 (no secret)
@@ -101,9 +101,10 @@ def slow_study(*, seed: int = 0, trials: int = 144, steps: int = 200) -> Traces:
 
 
 def uneven_study(*, seed: int = 0, trials: int = 27, steps: int = 27) -> Traces:
-    """Trials whose steps take very different times, as in a search over width and depth.
+    """Generates trials whose steps take very different times, as in a search over network sizes.
 
-    Made for Fluid: in a rung of synchronous halving all trials wait for the slowest.
+    The study shows the benefit of the Fluid allocator: in a rung of synchronous halving, all
+    trials wait for the slowest.
     """
     random = Random(derive_seed(seed, "uneven"))  # noqa: S311 (no secret)
     made: list[TrialTrace] = []
@@ -123,11 +124,11 @@ SYNTHETIC: Mapping[str, Callable[..., Traces]] = {
     "slow": slow_study,
     "uneven": uneven_study,
 }
-"""The synthetic studies with a short name."""
+"""The functions that generate synthetic studies, by name."""
 
 
 def make_synthetic(name: str, options: Mapping[str, object], *, seed: int = 0) -> Traces:
-    """Makes a synthetic study from its name and its options: trials, steps and seed.
+    """Generates a synthetic study from its name and its options: trials, steps and seed.
 
     Raises:
         ValueError: The name or an option is not allowed; the message says what is.

@@ -1,7 +1,8 @@
-"""Trace files: traces as JSON lines.
+"""Reads and writes trace files: the traces of a study as JSON lines.
 
-The first line is a header, every other line a trial. A file whose name ends in ``.gz`` is
-compressed. Unknown fields are left out. Version 1, without steps and records, can be read too.
+The first line is a header, every other line is a trial. A file whose name ends in ``.gz`` is
+compressed. Unknown fields are ignored. Files of version 1, which have no steps and records, can be
+read too.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ READABLE = (1, 2)
 
 
 def save_traces(traces: Traces, path: Path) -> None:
-    """Writes a trace file. The same traces always give the same bytes of JSON."""
+    """Writes traces to a file. The same traces always give the same JSON text."""
     with _open(path, "wt") as stream:
         stream.writelines(dump_traces(traces))
 
 
 def dump_traces(traces: Traces) -> Iterator[str]:
-    """The lines of a trace file."""
+    """Yields the lines of a trace file."""
     header: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
@@ -77,7 +78,8 @@ def load_traces(path: Path) -> Traces:
     """Reads a trace file.
 
     Raises:
-        TraceError: The file is not a trace file; the message names the file and the line.
+        TraceError: The file cannot be read or is not a valid trace file; the message names the
+            file and the line.
     """
     try:
         with _open(path, "rt") as stream:

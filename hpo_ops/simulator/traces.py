@@ -1,4 +1,7 @@
-"""Traces: the reports that every trial of a study would make if it ran to its full length."""
+"""Defines traces: the reports of every trial of a study, which the simulator replays.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class TraceError(ValueError):
 
 
 class SegmentRecord(NamedTuple):
-    """A recorded segment; times are seconds since the study started."""
+    """A recorded segment of a trial; `start` and `end` are seconds since the study started."""
 
     start: float
     end: float
@@ -34,9 +37,9 @@ class TrialRecord:
 
     Attributes:
         trial: Number of the trial in the recorded study.
-        state: Its state when it was recorded.
+        state: State of the trial when it was recorded.
         times: Time of each report, in seconds since the study started.
-        segments: Its segments, in order.
+        segments: Segments of the trial, in order.
     """
 
     trial: int
@@ -55,18 +58,18 @@ class StudyTerms:
     """The configuration and state of a recorded study.
 
     Attributes:
-        run: Its DAG run.
-        scheduler: Its scheduler as in a study file: the name and its options.
+        run: ID of the DAG run of the study.
+        scheduler: The scheduler as in a study file: its name and options.
         slots: Number of trials that could run at the same time.
-        rounds: Whether it ran in rounds, with a barrier after each.
-        reproducible: Whether its scheduler decided only between rounds.
-        trials: Largest number of trials.
-        target: Value of the metric that ends the study.
-        deadline_seconds: Seconds since the start after which no trial ran.
+        rounds: Whether the study ran in rounds (batches of trials with a barrier after each).
+        reproducible: Whether the scheduler decided only between rounds.
+        trials: Maximum number of trials.
+        target: Value of the objective at which the study ends; None for no target.
+        deadline_seconds: Seconds after which the study ends; None for no deadline.
         state: State of the study when it was recorded.
-        reason: Why it ended.
+        reason: Why the study ended; empty if it has not ended.
         silent: Numbers of trials without reports, which are not in the traces.
-        curves: Its curve predictor as in a study file; None for the default.
+        curves: The curve predictor as in a study file; None for the default predictor.
     """
 
     run: str
@@ -85,16 +88,17 @@ class StudyTerms:
 
 @dataclass(frozen=True)
 class TrialTrace:
-    """The trace of a trial: its values, and the seconds of each report on one unit.
+    """The trace of a trial: the value and the training time of each of its reports.
 
     Attributes:
-        values: The value of each report.
-        seconds: Seconds of training before each report, on one unit.
+        values: The objective value of each report.
+        seconds: Seconds of training between the previous report and each report, on one resource
+            unit.
         params: The hyperparameters.
         steps: The step of each report; empty for 1, 2, 3 and so on.
-        measured: Number of values that were measured; the later ones were extrapolated. None if
-            all were measured.
-        record: The recorded history of the trial, if there is one.
+        measured: Number of values that were measured; later values were extrapolated. None if all
+            values were measured.
+        record: The recorded history of the trial; None for a synthetic trace.
     """
 
     values: tuple[float, ...]
@@ -130,13 +134,13 @@ class TrialTrace:
 
     @cached_property
     def at_steps(self) -> Sequence[int]:
-        """The step of each value."""
+        """The step of each report."""
         return self.steps or _first_steps(len(self.values))
 
 
 @lru_cache(maxsize=256)
 def _first_steps(count: int) -> tuple[int, ...]:
-    """The steps 1, 2, 3, ... as a shared tuple, in which lookups are faster than in a range."""
+    """Returns the steps from 1 to ``count`` as a cached tuple, which is faster than a range."""
     return tuple(range(1, count + 1))
 
 
@@ -157,8 +161,8 @@ class Traces:
         name: The study's name.
         metric: The metric's name.
         direction: The direction of the metric.
-        trials: The traces of its trials, in the order in which they start.
-        terms: The configuration of the study, if it was recorded.
+        trials: The traces of the trials, in the order in which the trials are replayed.
+        terms: The configuration of the study if it was recorded, otherwise None.
     """
 
     name: str
@@ -173,7 +177,7 @@ class Traces:
         return max(trial.at_steps[-1] for trial in self.trials)
 
     def reorder(self, seed: int) -> Traces:
-        """The same trials in another order; seed 0 keeps the order."""
+        """Returns the same trials in a random order; seed 0 keeps the order."""
         if seed == 0:
             return self
         random = Random(derive_seed(seed, "order"))  # noqa: S311 (no secret)
@@ -182,14 +186,18 @@ class Traces:
         return replace(self, trials=tuple(trials))
 
     def resample(self, count: int, seed: int) -> Traces:
-        """A bootstrap sample: ``count`` trials drawn with replacement."""
+        """Returns a bootstrap sample: ``count`` trials drawn with replacement."""
         random = Random(derive_seed(seed, "resample"))  # noqa: S311 (no secret)
         return replace(self, trials=tuple(random.choices(self.trials, k=count)))
 
     def settled_value(self) -> float:
-        """The final level of the best trial: the best mean of the last tenth of a trial's values.
+        """Returns the final level of the best trial.
 
-        A mean, since a single value depends on luck.
+        The final level of a trial is the mean of the last tenth of its values, because a single
+        value is too noisy.
+
+        Raises:
+            TraceError: No trial has a value that is a number.
         """
         means = []
         for trial in self.trials:
