@@ -1,4 +1,4 @@
-"""The clients of the gateway, and their messages."""
+"""HTTP clients of the gateway (the platform's HTTP API), and the messages that they exchange."""
 
 from hpo_ops.client._gateway_client import GatewayClient
 from hpo_ops.client._gateway_errors import GatewayRefusedError, GatewayUnreachableError

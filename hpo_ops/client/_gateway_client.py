@@ -1,4 +1,4 @@
-"""The client of tasks and the CLI."""
+"""The gateway client that Airflow tasks and the CLI use."""
 
 from __future__ import annotations
 
@@ -32,21 +32,25 @@ from hpo_ops.protocol import Provenance, Report, SegmentResult
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 300.0
-"""How long a task waits for a gateway that does not answer; an api-server restarts within it."""
+"""Seconds for which a request is repeated while the gateway does not answer.
+
+Long enough for a restart of Airflow's api-server, which hosts the gateway.
+"""
 MAX_FAILURES = 4
-"""Answers with an internal error of the gateway after which a call fails."""
+"""Number of internal errors (HTTP 500) of the gateway after which a request is not repeated."""
 
 
 class GatewayClient:
-    """The gateway for tasks and the CLI.
+    """Sends the requests of Airflow tasks and of the CLI to the gateway.
 
-    A request is repeated while the gateway does not answer, so that tasks survive its restart.
+    A request is repeated while the gateway does not answer, so that tasks survive a restart of
+    the gateway.
 
     Args:
         url: URL of the gateway's server.
-        token: A token, or a function that returns one for each request.
-        patience_seconds: How long a request is repeated before it fails.
-        sleep: Pauses between two attempts.
+        token: A token, or a function that returns a token for each request.
+        patience_seconds: Seconds for which a request is repeated before it fails.
+        sleep: Function that waits for a number of seconds between two attempts.
     """
 
     def __init__(
@@ -63,7 +67,12 @@ class GatewayClient:
         self._sleep = sleep
 
     def request(self, method: str, path: str, body: object = None, **query: Any) -> Any:
-        """Sends a request, again while the gateway does not answer. Requests are idempotent."""
+        """Sends an idempotent request, and repeats it while the gateway does not answer.
+
+        Raises:
+            GatewayUnreachableError: The gateway did not answer in time, or failed repeatedly.
+            Exception: Any other error that `read_answer` raises.
+        """
         give_up_at = time.monotonic() + self._patience_seconds
         pause, failures = 0.2, 0
         while True:
@@ -108,15 +117,16 @@ class GatewayClient:
         wait: float | None = None,
         task_group: str | None = None,
     ) -> NextAction:
-        """The next action of a trial's task.
+        """Requests what a trial's task is to do next: run a segment, wait, or finish.
 
         Args:
-            dag_id: The task's DAG.
-            run_id: Its DAG run.
-            trial: The trial.
-            key: Idempotency key of the attempt: the same key gets the same segment again.
-            wait: Seconds that the gateway may hold the answer to the first trial in the queue.
-            task_group: The task group that is the study, if the DAG has several studies.
+            dag_id: Id of the task's DAG.
+            run_id: Id of the task's DAG run.
+            trial: Number of the trial.
+            key: Idempotency key of the attempt: the same key returns the same segment again.
+            wait: Seconds for which the gateway may delay its answer if the trial is the first in
+                the queue; None for no delay.
+            task_group: Task group of the study, if the DAG contains several studies.
         """
         where = {"dag_id": dag_id, "run_id": run_id, "task_group": task_group}
         return NextAction.from_dict(
@@ -124,17 +134,30 @@ class GatewayClient:
         )
 
     def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
-        """Those trials, of which the tasks have ended, that the ledger has as running."""
+        """Returns which of the given trials are recorded as running in the ledger.
+
+        Args:
+            study_id: Id of the study.
+            numbers: Numbers of trials whose tasks have ended.
+        """
         lost: list[int] = self.request("POST", f"/studies/{study_id}/lost", list(numbers))
         return lost
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
-        """Compares scores by XCom with the ledger, which absorbs those that it misses."""
+        """Compares results received through XCom with the ledger, and records missing results."""
         body = [score.to_dict() for score in scores]
         return AbsorbedScores.from_dict(self.request("POST", f"/studies/{study_id}/scores", body))
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
-        """Fails those trials, of which the tasks have ended, that still run in the ledger."""
+        """Marks trials as failed if the ledger still records them as running.
+
+        Args:
+            study_id: Id of the study.
+            numbers: Numbers of trials whose tasks have ended and will not be retried.
+
+        Returns:
+            The numbers of the trials that were marked as failed.
+        """
         lost: list[int] = self.request("POST", f"/studies/{study_id}/abandon", list(numbers))
         return lost
 
@@ -150,18 +173,18 @@ class GatewayClient:
         *,
         is_fallback: bool = False,
     ) -> SegmentReceipt:
-        """Reports how a segment ended, on behalf of its task; safe to repeat.
+        """Reports how a segment (one uninterrupted execution of a trial) ended; idempotent.
 
         Args:
-            segment: The segment.
-            result: How it ended.
-            reports: Reports that its agent could not deliver.
-            provenance: What it was trained with.
-            is_fallback: Whether the result is only a guess from the platform's view, which counts
-                if the agent has not reported an end itself.
+            segment: Id of the segment.
+            result: How the segment ended.
+            reports: Reports that the segment's agent could not deliver.
+            provenance: The code, packages and hardware that the segment was trained with.
+            is_fallback: Whether the result was only derived from the state of the platform, and
+                is to be ignored if the agent itself has reported an end.
 
         Returns:
-            The result that counts, and the trial's if it has finished.
+            The segment's result on record, and the trial's result if the trial has finished.
         """
         body = {**end_of_segment(result, reports, provenance), "is_fallback": is_fallback}
         return SegmentReceipt.from_dict(self.request("POST", f"/segments/{segment}/result", body))
@@ -178,7 +201,16 @@ class GatewayClient:
         return [Progress.from_dict(item) for item in self.request("GET", "/studies", limit=limit)]
 
     def find(self, name: str, run_id: str | None = None, *, dag_id: str | None = None) -> Progress:
-        """The newest study of a name that the caller may see, of a DAG or a DAG run if given."""
+        """Finds the newest study with a name among the studies that the caller may read.
+
+        Args:
+            name: Name of the study.
+            run_id: Id of the DAG run to search; None for all DAG runs.
+            dag_id: Id of the DAG to search; None for all DAGs.
+
+        Raises:
+            LookupError: There is no such study.
+        """
         where = {"run_id": run_id, "dag_id": dag_id}
         return Progress.from_dict(self.request("GET", f"/names/{name}", **where))
 
@@ -258,7 +290,13 @@ class GatewayClient:
     def submit(
         self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
     ) -> JobStatus:
-        """Submits a job, with its code unless the job names an archive in the store."""
+        """Submits a job (a study in the job-file format).
+
+        Args:
+            job: The content of the job file.
+            archive: The code as a tar.gz file; None if the job names an archive in the store.
+            key: Idempotency key: a second request with the same key submits nothing.
+        """
         headers = {"Idempotency-Key": key} if key else None
         if archive is None:
             return JobStatus.from_dict(self.request("POST", "/jobs", dict(job), headers=headers))

@@ -1,21 +1,21 @@
-"""Errors of requests to the gateway."""
+"""Errors that a request to the gateway can raise."""
 
 from __future__ import annotations
 
 
 class GatewayUnreachableError(ConnectionError):
-    """The gateway did not answer, or asked to try again later: the request may be repeated."""
+    """The gateway did not answer, or is temporarily unavailable: the request may be repeated."""
 
 
 class GatewayFailedError(GatewayUnreachableError):
-    """The gateway answered with an internal error: worth a few more attempts."""
+    """The gateway answered with an internal error: the request may be repeated a few times."""
 
 
 class GatewayBusyError(GatewayUnreachableError):
     """The caller sends more requests than the gateway allows.
 
     Attributes:
-        wait_seconds: The pause that the gateway asks for.
+        wait_seconds: Seconds to wait before the next request, as the gateway's answer demands.
     """
 
     def __init__(self, message: str, *, wait_seconds: float) -> None:
@@ -26,5 +26,5 @@ class GatewayBusyError(GatewayUnreachableError):
 class GatewayRefusedError(PermissionError):
     """The gateway does not accept the token: repeating the request does not help.
 
-    For an agent it means that its segment is over for the gateway.
+    An agent concludes from this error that the gateway has closed its segment.
     """

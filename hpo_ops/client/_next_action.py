@@ -1,4 +1,4 @@
-"""The next action of a trial's task, and the end of a wait."""
+"""Messages that tell a trial's task what to do next, and that end the wait of a deferred task."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ class NextActionKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NextAction(Message):
-    """The gateway's answer to a trial's task that asks what to do next.
+    """The gateway's answer to a trial's task: run a segment, wait, or finish.
+
+    A segment is one uninterrupted execution of a trial.
 
     Attributes:
-        kind: Run a segment, wait to be woken, or finish.
-        reason: Why.
-        assignment: The segment to run.
+        kind: Whether to run a segment, to wait to be woken, or to finish.
+        reason: Why the gateway chose this action, as a sentence for people.
+        assignment: What the segment is to do; None if no segment is to run.
         token: The token with which the segment's agent authenticates itself.
         score: The trial's result, if the task is to finish.
-        is_next: The trial waits and is the first in the queue: worth a short wait in the worker.
+        is_next: Whether the trial is the first in the queue, so that its task may wait a short
+            time in the worker instead of being deferred.
         preemptions: How often segments of the trial were preempted before.
         ooms: How often the trial ran out of memory before.
-        study: The study, with its configuration.
+        study: Identity and configuration of the study.
     """
 
     kind: NextActionKind
@@ -47,13 +50,13 @@ class NextAction(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Waiter(Message):
-    """A deferred task that waits: that of a trial for its slot, or a sensor for its study.
+    """A deferred task: a trial's task that waits for a slot, or a sensor that waits for a study.
 
     Attributes:
-        study_id: The study.
-        trial: The trial; None for a sensor.
-        seen: For a sensor: finished trials when it last looked, which a new one wakes; None wakes
-            it only when the study is over.
+        study_id: Id of the study.
+        trial: Number of the trial; None for a sensor.
+        seen: For a sensor, the number of finished trials at its last check: the sensor is woken
+            when more trials have finished. None wakes the sensor only when the study has ended.
     """
 
     study_id: int
@@ -63,12 +66,12 @@ class Waiter(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class WakeUp(Message):
-    """The end of a wait.
+    """The message that a deferred task is to be woken.
 
     Attributes:
-        study_id: The study.
-        trial: The trial whose task is woken; None for sensors of the study.
-        reason: Why the wait is over.
+        study_id: Id of the study.
+        trial: Number of the trial whose task is woken; None for the study's sensors.
+        reason: Why the task no longer has to wait.
         score: The trial's result, if the trial will not run any more.
     """
 

@@ -1,4 +1,4 @@
-"""Pools of resources that studies share."""
+"""Messages about pools: named amounts of resource units (such as GPUs) that studies share."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSummary(Message):
-    """A pool and its use.
+    """Capacity and current use of a pool of resource units (such as GPUs).
 
     Attributes:
-        capacity: Units of the pool; None if unknown.
-        is_fixed: Whether a person set the capacity, rather than the platform counting it.
-        held: Units that trials hold.
+        name: Name of the pool.
+        capacity: Number of units in the pool; None if unknown.
+        is_fixed: Whether a person set the capacity; otherwise the platform counted it.
+        held: Number of units that running trials currently lease.
     """
 
     name: str

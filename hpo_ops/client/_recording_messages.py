@@ -1,4 +1,4 @@
-"""Recordings of studies, for replays: their reports and segments."""
+"""Recorded reports and segments of a study, from which the simulator replays its trials."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hpo_ops.protocol import Message
 class ReportPage(Message):
     """A page of a study's reports in the order of their arrival, as columns of equal length.
 
-    The page after the last one is empty.
+    An empty page means that there are no further reports.
 
     Attributes:
-        ids: Ids of the reports, ascending; the next page starts after the last one.
-        trials: Trial of each report.
+        ids: Ids of the reports, ascending; the next page starts after the last of these ids.
+        trials: Trial number of each report.
         steps: Step of each report.
-        values: Value of the objective.
-        seconds: Training time since the trial's previous report.
-        times: Time of arrival, in seconds since the study started.
+        values: Value of the objective in each report.
+        seconds: Training time since the trial's previous report, in seconds.
+        times: Time of each report's arrival, in seconds since the study started.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -32,12 +32,17 @@ class ReportPage(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentSummary(Message):
-    """A segment of a trial.
+    """A segment: one uninterrupted execution of a trial.
 
     Attributes:
-        start: When it started, in seconds since the start of the study.
-        end: When it ended, in the same way; None while it runs.
-        units: Width of the trial during the segment.
+        trial: Number of the trial.
+        start: When the segment started, in seconds since the start of the study.
+        from_step: The step from which the segment resumed; 0 for a start from the beginning.
+        end: When the segment ended, in seconds since the start of the study; None while it runs.
+        step: The last step that the segment trained; None while it runs.
+        outcome: How the segment ended; None while it runs.
+        reason: Why the segment ended, as a sentence for people.
+        units: Number of resource units (such as GPUs) of the segment; below 1 for a shared unit.
     """
 
     trial: int

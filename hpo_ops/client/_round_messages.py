@@ -1,4 +1,4 @@
-"""Rounds of a study: the trials that a round runs, and their results."""
+"""Messages about the rounds of a study; a round is a batch of trials with a barrier after it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from hpo_ops.protocol import Message, ParamValue
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTrial(Message):
-    """A trial that a round runs.
+    """A trial that is to run in a round.
 
     Attributes:
-        params: Its hyperparameters.
+        trial: Number of the trial.
+        params: Hyperparameters of the trial.
         until_step: The last step to train in this round; None to train to the end.
     """
 
@@ -24,7 +25,7 @@ class PlannedTrial(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Message):
-    """The trials of a round, and why the scheduler picked them."""
+    """A round: a batch of trials to run, and the reason why the scheduler selected them."""
 
     number: int
     trials: list[PlannedTrial]
@@ -33,11 +34,13 @@ class Round(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class AbsorbedScores(Message):
-    """The comparison of scores that came by XCom with the ledger.
+    """The outcome of comparing trial results received through XCom with the ledger.
 
     Attributes:
-        absorbed: Trials whose end the ledger did not know and took from XCom.
-        disagreements: A sentence for each trial whose XCom and ledger differ; the ledger counts.
+        absorbed: Numbers of the trials whose end was missing in the ledger and was recorded from
+            XCom.
+        disagreements: A sentence for each trial whose result in XCom differs from the ledger; the
+            ledger's result remains valid.
     """
 
     absorbed: list[int] = field(default_factory=list)
@@ -46,11 +49,12 @@ class AbsorbedScores(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRound(Message):
-    """The results of a round.
+    """The results of a round (a batch of trials with a barrier after it).
 
     Attributes:
-        results: The result of each trial of the round, as the ledger has it now.
-        scores: The comparison with the scores that came by XCom.
+        number: Number of the round.
+        results: The result of each trial of the round, as recorded in the ledger.
+        scores: The comparison of the ledger with the results received through XCom.
     """
 
     number: int

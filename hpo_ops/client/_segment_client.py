@@ -1,4 +1,4 @@
-"""The client of an agent: reports, checkpoints and the end of one segment."""
+"""The gateway client of an agent: sends the reports, checkpoints and end of one segment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Rep
 def end_of_segment(
     result: SegmentResult, reports: Sequence[Report], provenance: Provenance | None
 ) -> dict[str, Any]:
-    """The body of the request that ends a segment."""
+    """Builds the body of the request that reports the end of a segment."""
     return {
         "result": result.to_dict(),
         "reports": [report.to_dict() for report in reports],
@@ -23,11 +23,11 @@ def end_of_segment(
 
 
 class SegmentClient:
-    """The gateway for the agent of one segment: `SegmentGateway` over HTTP.
+    """Implements `SegmentGateway` over HTTP, for the agent of one segment.
 
     Args:
         url: URL of the gateway's server.
-        token: The segment's token.
+        token: Token that authorises requests about this segment only.
         segment: Id of the segment.
         timeout: Seconds to wait for an answer.
     """
@@ -48,7 +48,7 @@ class SegmentClient:
         self._transport.request("POST", f"{self._path}/forecasts", forecast.to_dict())
 
     def store_session(self) -> StoreSession:
-        """Temporary credentials for the segment's part of the store."""
+        """Requests temporary credentials for the segment's part of the object store."""
         answer = self._transport.request("POST", f"{self._path}/credentials")
         return StoreSession.from_dict(answer)
 

@@ -1,4 +1,8 @@
-"""The gateway as an agent sees it: a port, which tests implement without a network."""
+"""The gateway's interface for agents, as a protocol class that tests implement without a network.
+
+An agent is the process beside a training that forwards its reports and checkpoints. A segment is
+one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,12 @@ from hpo_ops.protocol import (
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentReceipt(Message):
-    """The gateway's answer to a segment's result.
+    """The gateway's confirmation of a segment's result.
 
     Attributes:
-        result: The result on record, which may be an earlier one: the first result counts.
-        score: How the trial ended, if it has finished with this segment.
+        result: The result on record. It differs from the result that was sent if an earlier
+            result of the segment had been recorded.
+        score: The trial's result, if the trial has finished with this segment; otherwise None.
     """
 
     result: SegmentResult
@@ -32,25 +37,32 @@ class SegmentReceipt(Message):
 
 
 class SegmentGateway(Protocol):
-    """Calls of an agent to the gateway, about the one segment that its token is for.
+    """The calls of an agent to the gateway; they concern the segment that its token authorises.
 
-    Every call is idempotent and raises `GatewayUnreachableError` or `GatewayRefusedError`.
+    Every call is idempotent and may raise `GatewayUnreachableError` or `GatewayRefusedError`.
     """
 
     def report(self, reports: Sequence[Report]) -> Control:
-        """Sends reports, or a heartbeat without any; returns the requested action."""
+        """Sends reports, or a heartbeat if the list is empty; returns the requested action."""
         ...
 
     def curve(self) -> list[tuple[int, float]]:
-        """The trial's learning curve so far, including that of earlier segments."""
+        """Returns the trial's learning curve, including the reports of earlier segments.
+
+        Returns:
+            Pairs of step and value of the objective.
+        """
         ...
 
     def forecast(self, forecast: CurveForecast) -> None:
-        """Sends a forecast; must be called before the report of the forecast's step."""
+        """Sends a forecast of the learning curve.
+
+        Must be called before the report of the step on which the forecast is based is sent.
+        """
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Announces that a checkpoint is complete in the store."""
+        """Announces that all files of a checkpoint are in the object store."""
         ...
 
     def finish(
@@ -59,8 +71,8 @@ class SegmentGateway(Protocol):
         reports: Sequence[Report] = (),
         provenance: Provenance | None = None,
     ) -> SegmentReceipt:
-        """Sends how the segment ended, with its last reports and its provenance.
+        """Reports how the segment ended, with its undelivered reports and its provenance.
 
-        The first result of a segment counts; the receipt has the one on record.
+        The first result of a segment remains on record; the receipt contains the recorded result.
         """
         ...

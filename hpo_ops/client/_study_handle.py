@@ -1,4 +1,4 @@
-"""The start of a study: what `prepare` sends, and what the tasks of the DAG run get."""
+"""The start of a study: the request of the task `prepare`, and the handle that it receives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ class StudyRequest(Message):
     """A request to start a study for a DAG run.
 
     Attributes:
-        config: The study's configuration, as plain data.
-        task_group: The task group that is the study; empty where the DAG is one study.
+        config: The study's configuration, as JSON data.
+        dag_id: Id of the DAG.
+        run_id: Id of the DAG run.
+        task_group: Task group of the study; empty if the whole DAG is one study.
         owner: The person who triggered the DAG run; None for a scheduled run.
-        capacity: Capacity of the study's pool, where it could be counted.
-        origin: Provenance of its trials, as far as it is known before they start.
-        archive: Name of the packed code in the store; None if trials use the code folder.
+        capacity: Number of resource units (such as GPUs) in the study's pool; None if they could
+            not be counted.
+        origin: Provenance of the study's trials (code, image) that is known before they start.
+        archive: Name of the code archive in the store; None if trials use the code folder.
         packages: Arguments for ``pip install``, for the code's requirements.
-        experiment: The DAG run of the first repeat, if this study is one of several repeats.
+        experiment: DAG run id of the first repeat, if this study is one of several repeats.
         repeat: Number of the repeat; the first is 0.
     """
 
@@ -39,19 +42,22 @@ class StudyRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyHandle(Message):
-    """The identity of a study and its configuration, for the tasks of its DAG run.
+    """The identity and configuration of a study, for the tasks of its DAG run.
 
-    The configuration travels as one value; `hpo_ops.config.read_entered` decodes it. Tasks may
-    read every key of it except those that can be changed while a study runs (`CHANGEABLE`): only
-    the gateway has their current values.
+    Tasks decode the configuration with `hpo_ops.config.read_entered`. They must not read keys
+    that can be changed while a study runs (`CHANGEABLE`): only the gateway has the current values
+    of these keys.
 
     Attributes:
+        id: Id of the study in the ledger.
+        name: Name of the study.
+        run_id: Id of the DAG run.
         key: The study's name in Optuna and in the checkpoint store.
-        config: The configuration as JSON text, since XCom does not keep the order of keys.
-        archive: Name of the packed code in the store; None if trials use the code folder.
+        config: The configuration as JSON text, since XCom does not preserve the order of keys.
+        archive: Name of the code archive in the store; None if trials use the code folder.
         packages: Arguments for ``pip install``, for the code's requirements.
         code_hash: Hash of the code folder when the study started.
-        notes: Remarks for the log of `prepare`.
+        notes: Sentences that the task `prepare` writes to its log.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""The progress of a study: verdict, best trial, counts."""
+"""Messages about the progress of a study: whether it continues, its best trial, its counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class StudyVerdict(Message):
     """Whether a study continues, and why.
 
     Attributes:
-        seen: Trials that have finished.
+        kind: Whether the study continues, stops, or waits because it is paused.
+        reason: Why, as a sentence for people.
+        seen: Number of trials that have finished.
     """
 
     kind: VerdictKind
@@ -35,8 +37,8 @@ class Retraining(Message):
     """The trial that trains the best parameters on all data.
 
     Attributes:
-        trial: Its number; None if nothing is retrained.
-        reason: Why this trial, or why none.
+        trial: Number of the trial; None if nothing is retrained.
+        reason: Why the parameters of this trial are retrained, or why nothing is retrained.
     """
 
     trial: int | None = None
@@ -48,11 +50,19 @@ class Best(Message):
     """The best trial of a study and its best checkpoint.
 
     Attributes:
+        trial: Number of the best trial.
+        value: Best value of the objective.
+        step: The step at which the trial reached the value.
+        params: Hyperparameters of the trial.
+        checkpoint_uri: Location of the best checkpoint; None if there is no checkpoint.
+        checkpoint_step: The step after which the checkpoint was saved.
+        checkpoint_value: Value of the objective at the checkpoint's step.
+        checkpoint_digest: Digest of the checkpoint's manifest; None if the agent sent no digest.
+        served: Source of the trial's reports, if the score cache served some of them.
         deviation: Sample standard deviation of the folds' values, if the study has folds.
-        folds: The value of each fold at the step; their mean is the value.
-        checkpoint_digest: Digest of the checkpoint's manifest, if its agent sent one.
-        checkpoint_trial: Trial number in the checkpoint's path, if not the trial's own.
-        checkpoint_fold: The fold that saved the checkpoint.
+        folds: The value of each fold at the best step; `value` is their mean.
+        checkpoint_trial: Trial number in the checkpoint's path, if it differs from `trial`.
+        checkpoint_fold: Number of the fold that saved the checkpoint, if the study has folds.
         is_retrained: Whether the checkpoint was trained on all data.
     """
 
@@ -74,17 +84,17 @@ class Best(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Message):
-    """The progress of a study.
+    """State, counts and best trial of a study.
 
     Attributes:
-        owner: The person who triggered its DAG run; None for a scheduled run.
-        runner: The runner of its trials.
-        store: URL of the store of its checkpoints and logs.
+        owner: The person who triggered the study's DAG run; None for a scheduled run.
+        runner: Name of the runner that executes the study's trials.
+        store: URL of the object store with the study's checkpoints and logs.
         counts: Number of trials by state.
-        seconds: Time since the study started, or how long it took.
-        served: Trials that the score cache served, completely or in part.
-        folds: Folds of each trial; None without folds.
-        begun: Task instances of trials that have started; with folds, one for each fold.
+        seconds: Seconds since the study started; for an ended study, its total duration.
+        served: Number of trials for which the score cache served some or all reports.
+        folds: Number of folds of each trial; None if the study has no folds.
+        begun: Number of trials that have started; with folds, the number of started folds.
         retraining: Number of the trial that trains the best parameters on all data.
     """
 

@@ -1,4 +1,4 @@
-"""Trials as tasks, the CLI and the UI see them: results, summaries and details."""
+"""Messages about trials for tasks, the CLI and the UI: results, summaries and details."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Served(Message):
     """The source of reports that the score cache served to a trial.
 
     Attributes:
-        study: Key of the study that trained them.
+        study: Key of the study whose trial produced the reports.
         trial: Number of the trial in that study.
-        step: The last step whose report was served; the trial itself trains the steps after it.
+        step: The last step whose report was served; later steps are trained by the trial itself.
     """
 
     study: str
@@ -38,12 +38,12 @@ class Served(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class UnconfirmedEnd(Message):
-    """The end of a segment that the gateway did not confirm, with all that it may have missed.
+    """The end of a segment that the gateway did not confirm, and the unconfirmed reports.
 
     Attributes:
-        segment: Id of the segment.
-        result: How the segment ended, as its agent judged it.
-        reports: Reports that the gateway did not confirm.
+        segment: Id of the segment (one uninterrupted execution of a trial).
+        result: How the segment ended, as determined by its agent.
+        reports: Reports of the segment whose receipt the gateway did not confirm.
     """
 
     segment: str
@@ -53,17 +53,20 @@ class UnconfirmedEnd(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult(Message):
-    """State and value of a trial: what its task hands on by XCom when it ends.
+    """State and value of a trial, which the trial's task returns through XCom when it ends.
 
     Attributes:
+        trial: Number of the trial.
         state: State of the trial. A paused trial may be resumed in a later round.
         reason: Why the trial is in this state.
         step: The last reported step.
-        value: The best value of the objective; None without a report.
-        best_step: The step of that value.
-        served: Where its reports come from, if the score cache served some of them.
-        unconfirmed: The end of the last segment, if the gateway did not confirm it. Then the
-            other fields are what the task knows, and the value is that of the last segment.
+        value: The best value of the objective; None if the trial has not reported any.
+        best_step: The step of the best value.
+        params: Hyperparameters of the trial.
+        served: Source of the trial's reports, if the score cache served some of them.
+        unconfirmed: The end of the last segment, if the gateway did not confirm it. In that case
+            the other fields contain the task's own knowledge, and the value is the best value of
+            the last segment.
     """
 
     trial: int
@@ -88,12 +91,13 @@ class TrialResult(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class FoldSummary(Message):
-    """One fold of a trial.
+    """State and value of one cross-validation fold of a trial.
 
     Attributes:
-        fold: The fold, 0 and up.
-        number: The fold's own trial number, which its task and its checkpoints have.
-        value: Its value at the trial's best step; its best value so far while it is unfinished.
+        fold: Number of the fold, starting at 0.
+        number: The fold's own trial number, which identifies its task and its checkpoints.
+        value: The fold's value at the trial's best step, or the fold's best value so far if the
+            trial has not finished.
     """
 
     fold: int
@@ -106,11 +110,11 @@ class FoldSummary(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSummary(Message):
-    """One line of the list of trials.
+    """State, value and parameters of a trial, as one row of the list of trials.
 
     Attributes:
-        deviation: Sample standard deviation of the finished folds; the value is their mean.
-        folds: Its folds, if the study has folds.
+        deviation: Sample standard deviation of the finished folds' values; `value` is their mean.
+        folds: The trial's folds; empty if the study has no folds.
     """
 
     trial: int
@@ -131,11 +135,12 @@ class TrialSummary(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentDetail(Message):
-    """A segment of a trial, with its provenance.
+    """A segment (one uninterrupted execution of a trial), with its provenance.
 
     Attributes:
-        cause: Why it ended, as a `hpo_ops.protocol.Cause`; None if it has not ended, or not known.
-        trial: The trial's number; with folds, the number of the fold.
+        cause: Why the segment ended, as a value of `hpo_ops.protocol.Cause`; None if the segment
+            has not ended or its cause is unknown.
+        trial: Number of the trial; with folds, the fold's own trial number.
     """
 
     id: str
@@ -152,13 +157,13 @@ class SegmentDetail(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialDetail(Message):
-    """Everything that is needed to train a trial again.
+    """Everything that is needed to reproduce a trial: parameters, seed, data and provenance.
 
     Attributes:
-        summary: State and value of the trial.
+        summary: State, value and parameters of the trial.
         seed: Seed of the trial.
-        data_version: Version of the data, if the study names it.
-        segments: Its segments, oldest first.
+        data_version: Version of the training data; None if the study does not declare it.
+        segments: The trial's segments, oldest first.
     """
 
     summary: TrialSummary
@@ -168,7 +173,7 @@ class TrialDetail(Message):
 
     @property
     def provenance(self) -> Provenance:
-        """The provenance of the last segment, completed with that of the segments before it."""
+        """The last segment's provenance; unknown fields are filled in from earlier segments."""
         found = Provenance()
         for segment in self.segments:
             found = segment.provenance.over(found)

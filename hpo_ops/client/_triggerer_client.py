@@ -1,4 +1,4 @@
-"""The client of triggers, which wait for many tasks at once."""
+"""The gateway client of Airflow's triggerer, which waits on behalf of many deferred tasks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from hpo_ops.client.transport import API, read_answer, request_headers
 
 
 class TriggererClient:
-    """The gateway for triggers. A request is not repeated: triggers ask again by themselves.
+    """Sends the requests of Airflow triggers to the gateway.
 
-    Every call raises the errors of `read_answer`.
+    A failed request is not repeated, since triggers send their requests periodically. Every call
+    may raise `GatewayUnreachableError` and the other errors of `read_answer`.
 
     Args:
         url: URL of the gateway's server.
         token: The triggerer's token.
-        http: The connections to use; the caller closes them.
+        http: The HTTP client to use; the caller closes it.
     """
 
     def __init__(self, url: str, token: str, *, http: httpx.AsyncClient) -> None:
@@ -28,7 +29,7 @@ class TriggererClient:
         self._http = http
 
     async def ready(self, waiters: Sequence[Waiter]) -> list[WakeUp]:
-        """The waiters whose wait is over, each with the reason."""
+        """Returns a wake-up with its reason for each waiting task that is to be woken now."""
         found = await self._post("/ready", [waiter.to_dict() for waiter in waiters])
         return [WakeUp.from_dict(item) for item in _listed(found)]
 

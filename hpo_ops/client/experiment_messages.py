@@ -1,4 +1,4 @@
-"""Experiments: studies that are repeated with several seeds."""
+"""Messages about experiments; an experiment is a study that is repeated with several seeds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ class Repeat(Message):
 
     Attributes:
         number: Number of the repeat; repeat 0 has the seed of the study file.
-        state: State of the study.
-        best: Best value of the study so far.
-        curve: Best value so far after each finished trial, in the order in which they finished.
+        study_id: Id of the repeat's study in the ledger.
+        run_id: DAG run id of the repeat.
+        seed: Seed of the repeat's study.
+        state: State of the repeat's study.
+        best: Best value of the objective so far; None if there is no value yet.
+        curve: Best value so far after each finished trial, in the order in which trials finished.
     """
 
     number: int
@@ -33,8 +36,8 @@ class Experiment(Message):
 
     Attributes:
         study: Name of the study.
-        run_id: DAG run of repeat 0, which identifies the experiment.
-        wanted: Number of repeats that the experiment is to have.
+        run_id: DAG run id of repeat 0, which identifies the experiment.
+        wanted: Configured number of repeats (`repeats` in the study file).
         repeats: The repeats that have started.
     """
 
@@ -48,7 +51,7 @@ class Experiment(Message):
 
     @property
     def outcomes(self) -> dict[int, float]:
-        """The best value of each repeat that has ended and has one."""
+        """Best values by repeat number, for the repeats that have ended with a value."""
         return {
             repeat.number: repeat.best
             for repeat in self.repeats
@@ -56,10 +59,10 @@ class Experiment(Message):
         }
 
     def run_of(self, number: int) -> str:
-        """The DAG run id of a repeat of this experiment."""
+        """Returns the DAG run id of a repeat of this experiment."""
         return repeat_run(self.run_id, number)
 
 
 def repeat_run(run_id: str, number: int) -> str:
-    """The DAG run id of a repeat, from that of repeat 0."""
+    """Returns the DAG run id of a repeat, derived from the DAG run id of repeat 0."""
     return run_id if number == 0 else f"{run_id}__repeat_{number}"

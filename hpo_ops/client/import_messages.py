@@ -1,4 +1,4 @@
-"""Imports of trials that were run outside of the platform."""
+"""Messages for importing trials that were run outside of the platform."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class PastTrial(Message):
     """A completed trial of another platform.
 
     Attributes:
-        number: Number of the trial there.
-        params: Its hyperparameters.
+        number: Number of the trial on the other platform.
+        params: Hyperparameters of the trial.
         values: A value for each metric of the study; None for a value that is not finite.
-        curve: Its learning curve as (step, value), if it has one.
+        curve: The trial's learning curve as (step, value) pairs; empty if it is unknown.
     """
 
     number: int
@@ -31,9 +31,9 @@ class ImportRequest(Message):
     """A request to store trials of another platform as a run of a study.
 
     Attributes:
-        config: Configuration of the study, whose space the trials must fit.
-        source: Where the trials come from, for people; must not contain secrets.
-        trials: The trials.
+        config: Configuration of the study, to whose search space the trials must belong.
+        source: Origin of the trials as a text for people; must not contain secrets.
+        trials: The trials to import.
     """
 
     config: dict[str, Any]
@@ -46,8 +46,8 @@ class Imported(Message):
     """The result of an import.
 
     Attributes:
-        study: Name of the study that has the trials.
-        run_id: Its run, which a warm start can name.
+        study: Name of the study that now contains the imported trials.
+        run_id: Run id of that study, which ``warm_start.run`` of another study can name.
         taken: Number of imported trials.
         left_out: Numbers of the trials that were not imported, by reason.
     """
@@ -59,7 +59,7 @@ class Imported(Message):
 
 
 def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> list[str]:
-    """One line for each reason for which trials were not imported."""
+    """Returns one line of text for each reason for which trials were not imported."""
     return [
         f"left out {len(numbers)} ({_some(numbers)}): {reason}"
         for reason, numbers in left_out.items()

@@ -1,4 +1,4 @@
-"""Jobs: studies that are submitted over HTTP."""
+"""Messages about jobs; a job is a study that is submitted over HTTP."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus(Message):
-    """The status of a job.
+    """The status of a job. An iteration of a job is a trial of its study.
 
     Attributes:
         job: Name of the job and of its study.
-        run_id: The DAG run that executes it.
-        state: ``queued`` until its study has started, then the state of the study; ``failed`` if
-            its DAG run has failed.
-        completion: Fraction of its iterations that are finished.
+        dag_id: Id of the DAG that executes the job.
+        run_id: Id of the DAG run that executes the job.
+        state: ``queued`` until the study has started, then the state of the study; ``failed`` if
+            the DAG run has failed.
+        reason: Why the job is in this state, as a sentence for people.
+        completion: Fraction of the iterations that are finished.
         iterations: Total number of iterations.
         counts: Number of iterations by state.
-        notes: Differences between what the job asks for and what the platform does.
+        best: The best iteration so far; None if there is none.
+        notes: Sentences about settings of the job that the platform ignores or changes.
     """
 
     job: str

@@ -1,4 +1,8 @@
-"""The reconciler: compares ledger, Airflow and runners' resources, and repairs leftovers."""
+"""Finds and repairs leftovers of crashes by comparing the ledger, Airflow and the runners.
+
+A leftover is a record or a resource without its counterpart, such as a pod whose segment has ended
+or an open segment without a pod. A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,12 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class Repaired(Message):
-    """The result of one repair; `problem` says why it failed, and is empty where it did not."""
+    """The result of one repair.
+
+    Attributes:
+        finding: The leftover and how it is to be repaired.
+        problem: Why the leftover was not repaired; empty if it was repaired.
+    """
 
     finding: Finding
     problem: str = ""
@@ -24,10 +33,10 @@ class Reconciler:
     """Finds leftovers of crashes and repairs them.
 
     Attributes:
-        gateway: Access to the ledger.
-        run_state: The state of a study's DAG run; None where it cannot be known.
-        resources: Access to the resources of each runner that can be reached, by its name.
-        on_end: Called with each study that was closed.
+        gateway: Client of the gateway, through which the ledger is read and changed.
+        run_state: Function that returns the state of a study's DAG run, or None if unknown.
+        resources: Access to the resources (such as pods) of each reachable runner, by runner name.
+        on_end: Function that is called with each study that was closed.
     """
 
     gateway: GatewayClient
@@ -37,7 +46,10 @@ class Reconciler:
     _studies: dict[int, LedgerStudy] = field(default_factory=dict)
 
     def look(self) -> list[Finding]:
-        """Finds leftovers. The ledger is read last: see `find_leftovers`."""
+        """Finds leftovers, in the order in which they are to be repaired.
+
+        The ledger is read last, for the reason that `find_leftovers` gives.
+        """
         before = self.gateway.ledger_part()
         runs = {study.id: self.run_state(study) for study in before.studies}
         found = {name: access.look(before.namespaces) for name, access in self.resources.items()}
@@ -48,11 +60,14 @@ class Reconciler:
         return find_leftovers(ledger, known, found)
 
     def repair(self, findings: Sequence[Finding], *, with_unknown: bool = False) -> list[Repaired]:
-        """Repairs leftovers in order, without those that depend on a repair that failed.
+        """Repairs leftovers in order; skips a repair if a repair that it depends on has failed.
 
         Args:
-            findings: The findings of `look`.
-            with_unknown: Also delete resources of segments that the ledger does not have.
+            findings: The leftovers that `look` returned.
+            with_unknown: Whether to delete resources whose segments are not in the ledger, too.
+
+        Returns:
+            The result for each finding, in the same order.
         """
         done: list[Repaired] = []
         failed: set[int | str] = set()
@@ -68,7 +83,13 @@ class Reconciler:
     def _problem_with(
         self, finding: Finding, failed: set[int | str], *, with_unknown: bool
     ) -> str:
-        """Repairs one leftover; returns why it was not repaired, or an empty text."""
+        """Repairs one leftover; returns why it was not repaired, or an empty text if it was.
+
+        Args:
+            finding: The leftover.
+            failed: Ids of the studies and segments whose repair has failed.
+            with_unknown: Whether to delete resources whose segments are not in the ledger.
+        """
         if finding.is_unknown and not with_unknown:
             return "left alone: it may belong to another installation"
         if not finding.may_repair:

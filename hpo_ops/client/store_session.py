@@ -10,10 +10,10 @@ from hpo_ops.protocol import Message
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSession(Message):
-    """Temporary credentials for one segment's part of the store.
+    """Temporary S3 credentials that are restricted to one segment's part of the object store.
 
     Attributes:
-        expires_at: When they expire, in ISO 8601 with a time zone.
+        expires_at: When the credentials expire, in ISO 8601 format with a time zone.
     """
 
     access_key_id: str = field(repr=False)
@@ -23,5 +23,5 @@ class StoreSession(Message):
 
     @property
     def expiry(self) -> datetime:
-        """When the credentials expire."""
+        """The time at which the credentials expire."""
         return datetime.fromisoformat(self.expires_at)

@@ -1,8 +1,9 @@
 """Signing keys of the gateway, and the tokens that are signed with them.
 
-The gateway holds a key ring. The first key signs, all keys verify, so that a new key can be put in
-front while tokens of the old one are still in use. From each key one key per purpose is derived:
-Airflow's tasks hold the key for task tokens only, and cannot sign the tokens of segments.
+The gateway holds a key ring. The first key signs and all keys verify, so that a new key can be
+added at the front while tokens signed with an older key are still in use. From each key, a
+separate key is derived for each purpose: Airflow's tasks hold only the key for task tokens, and
+cannot sign the tokens of segments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ALGORITHM = "HS256"
 MIN_SECRET = 32
 TASK_TOKEN_TIME = timedelta(minutes=5)
 KEY_SECONDS = 300.0
-"""How long a task uses a key before it reads the key again, to notice a rotation."""
+"""Seconds after which a task reads its signing key again, so that it notices a key rotation."""
 TASK_KEY_PREFIX = "hpo-task-key"
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -40,7 +41,7 @@ class TokenKind(StrEnum):
 
 
 class Purpose(StrEnum):
-    """The kind of tokens that a derived key signs."""
+    """The purpose of a derived key: which tokens it signs."""
 
     TASKS = "tasks"
     SEGMENTS = "segments"
@@ -49,23 +50,33 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A secret with an id, which is in the header of each token that it signs.
+    """A signing secret and its key id, which each token carries in its header (``kid``).
 
     Attributes:
-        id: Name of the key; empty for a secret that was configured without one.
-        secret: The secret; never shown.
+        id: Id of the key; empty for a secret that was configured without an id.
+        secret: The secret; omitted from the object's ``repr``.
     """
 
     id: str
     secret: str = field(repr=False)
 
     def derive(self, purpose: Purpose) -> SigningKey:
-        """The key for one purpose; neither this key nor other purposes' keys follow from it."""
+        """Derives the key for one purpose.
+
+        Neither this key nor the keys for other purposes can be computed from the derived key.
+        """
         digest = hmac.new(self.secret.encode(), f"hpo-ops {purpose}".encode(), hashlib.sha256)
         return SigningKey(self.id, digest.hexdigest())
 
     def sign(self, kind: TokenKind, subject: str, lifetime: timedelta, **claims: str | int) -> str:
-        """A token that expires after its lifetime."""
+        """Signs a token (JWT) that expires after the given lifetime.
+
+        Args:
+            kind: The kind of holder of the token.
+            subject: The token's claim ``sub``.
+            lifetime: Time until the token expires.
+            **claims: Further claims by name.
+        """
         now = datetime.now(UTC)
         content = {
             **claims,
@@ -80,16 +91,17 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class KeyRing:
-    """The gateway's keys. The first one signs; all of them verify."""
+    """The gateway's signing keys: the first key signs tokens, and all keys verify tokens."""
 
     keys: tuple[SigningKey, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads ``id:secret,older id:older secret``.
+        """Parses a key ring from text of the form ``id:secret,older-id:older-secret``.
 
         Raises:
-            ValueError: An id or a secret cannot be used, or there are none. No secret is shown.
+            ValueError: An id is invalid or repeated, a secret is too short, or the text is empty.
+                The message contains no secret.
         """
         keys = [_read_key(part.strip(), place) for place, part in enumerate(text.split(","), 1)]
         ids = [key.id for key in keys]
@@ -99,7 +111,7 @@ class KeyRing:
 
     @classmethod
     def of_secret(cls, secret: str) -> Self:
-        """The ring of one secret without an id.
+        """Creates a key ring from a single secret without an id.
 
         Raises:
             ValueError: The secret is too short.
@@ -109,25 +121,28 @@ class KeyRing:
 
     @classmethod
     def make(cls, older: Sequence[SigningKey] = ()) -> Self:
-        """A ring with a new key in front of older ones."""
+        """Creates a key ring with a new random key in front of the older keys."""
         key_id = f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(3)}"
         return cls((SigningKey(key_id, secrets.token_urlsafe(MIN_SECRET)), *older))
 
     def to_text(self) -> str:
-        """The ring as `parse` reads it."""
+        """Formats the key ring, with its secrets, as text that `parse` accepts."""
         return ",".join(f"{key.id}:{key.secret}" for key in self.keys)
 
     @property
     def first(self) -> SigningKey:
-        """The key that signs."""
+        """The key that signs new tokens."""
         return self.keys[0]
 
     def find(self, key_id: str) -> SigningKey | None:
-        """The key with an id."""
+        """Returns the key with the given id, or None if the ring does not contain it."""
         return next((key for key in self.keys if key.id == key_id), None)
 
     def task_key(self) -> str:
-        """The password of Airflow's connection ``hpo_gateway``: the key that tasks sign with."""
+        """Formats the key with which tasks sign as text that `parse_task_key` accepts.
+
+        The text is the password of the Airflow connection ``hpo_gateway``.
+        """
         key = self.first.derive(Purpose.TASKS)
         return f"{TASK_KEY_PREFIX}:{key.id}:{key.secret}"
 
@@ -152,10 +167,10 @@ def _check_length(secret: str) -> None:
 
 
 def parse_task_key(text: str) -> SigningKey:
-    """The key with which tasks sign, from the connection's password.
+    """Parses the key with which tasks sign from the password of the connection ``hpo_gateway``.
 
     Raises:
-        ValueError: It is something else; says how to get one.
+        ValueError: The password is not a task key; the message explains how to get a task key.
     """
     prefix, _, rest = text.partition(":")
     key_id, colon, secret = rest.partition(":")
@@ -170,7 +185,7 @@ def parse_task_key(text: str) -> SigningKey:
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """The task instance that a token is for."""
+    """The Airflow task instance that a task token identifies."""
 
     dag_id: str
     run_id: str
@@ -179,21 +194,27 @@ class TaskIdentity:
 
 
 def sign_task_token(key: SigningKey, task: TaskIdentity) -> str:
-    """A token for one task instance, valid for the studies of its own DAG run."""
+    """Signs a token for one task instance, valid for the studies of the task's own DAG run."""
     subject = f"{task.dag_id}/{task.run_id}/{task.task_id}/{task.map_index}"
     claims = {"dag": task.dag_id, "run": task.run_id}
     return key.sign(TokenKind.TASK, subject, TASK_TOKEN_TIME, **claims)
 
 
 def sign_triggerer_token(key: SigningKey) -> str:
-    """A token for the triggerer: it may ask for waiters to wake, and extend leases."""
+    """Signs a token with which the triggerer may list the tasks to wake and send heartbeats."""
     return key.sign(TokenKind.TRIGGERER, "triggerer", TASK_TOKEN_TIME)
 
 
 class TaskTokens:
-    """Makes a fresh token for each request of a task, however long the task runs.
+    """Signs a new token for each request of a task, so that tokens do not expire in long tasks.
 
-    The key is read again every few minutes, so that a task outlives the rotation of its key.
+    The signing key is read again every `KEY_SECONDS`, so that a key rotation does not invalidate
+    the tokens of a running task.
+
+    Args:
+        read_key: Reads the current signing key of tasks.
+        task: The task instance.
+        clock: Returns the current time in seconds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""HTTP requests to the gateway, and what their answers mean."""
+"""Sends HTTP requests to the gateway, and maps error responses to exceptions."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from hpo_ops.client._gateway_errors import (
 from hpo_ops.protocol import VERSION, VERSION_HEADER
 
 PREFIX = "/hpo"
-"""Path at which the gateway is mounted."""
+"""URL path at which the gateway is mounted."""
 API = f"{PREFIX}/api/v1"
 Token = str | Callable[[], str]
 Files = Mapping[str, tuple[str, bytes]]
-"""Parts of a form: file name and content by field."""
+"""Files of a multipart form: (file name, content) by the name of the form field."""
 RENEWED_TOKEN = "HPO-Token"  # noqa: S105  a name
-"""Header of an answer with a new token for a segment whose token is about to expire."""
+"""Response header with a new token for a segment whose token is about to expire."""
 MAX_BUSY_SECONDS = 60.0
-"""Longest pause that an answer can ask for."""
+"""Upper limit on the seconds that the client waits because of a ``Retry-After`` header."""
 
 
 def request_headers(token: str) -> dict[str, str]:
-    """Headers of every request: who sends it, and which version of the protocol they speak."""
+    """Returns the headers of every request: the token and the sender's protocol version."""
     return {VERSION_HEADER: str(VERSION), "Authorization": f"Bearer {token}"}
 
 
 class Transport:
-    """Sends requests to the gateway, and turns each kind of failure into one kind of error.
+    """Sends requests to the gateway, and raises a distinct exception for each kind of failure.
 
     Args:
         url: URL of the gateway's server.
-        token: A token, or a function that returns one for each request.
+        token: A token, or a function that returns a token for each request.
         timeout: Seconds to wait for an answer.
-        client: The HTTP client to use instead of one of its own.
+        client: The HTTP client to use; None to create an HTTP client.
     """
 
     def __init__(
@@ -62,11 +62,19 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> Any:
-        """Sends one request, with a body or a form of files.
+        """Sends one request and returns the decoded JSON body of the answer.
+
+        Args:
+            method: HTTP method.
+            path: Path below the API's prefix.
+            body: JSON body of the request.
+            files: Files to send as a multipart form, instead of a body.
+            headers: Additional headers.
+            **query: Query parameters; those that are None are omitted.
 
         Raises:
-            GatewayUnreachableError: No answer, or one that says to try again later.
-            Exception: As `read_answer`.
+            GatewayUnreachableError: The gateway did not answer, or is temporarily unavailable.
+            Exception: Any other error that `read_answer` raises.
         """
         query = {name: value for name, value in query.items() if value is not None}
         token = self._token if isinstance(self._token, str) else self._token()
@@ -83,13 +91,13 @@ class Transport:
 
 
 def read_answer(answer: httpx.Response) -> Any:
-    """The body of a successful answer.
+    """Returns the decoded JSON body of a successful answer; None if the body is empty.
 
     Raises:
-        GatewayUnreachableError: The answer says to try again later.
+        GatewayUnreachableError: The gateway has failed, is busy, or is temporarily unavailable.
         GatewayRefusedError: The token is not accepted.
-        LookupError: There is no such thing.
-        ValueError: The gateway does not accept what was sent; the message says why.
+        LookupError: The requested object does not exist.
+        ValueError: The request is invalid; the message explains why.
     """
     if answer.is_success:
         return answer.json() if answer.content else None
