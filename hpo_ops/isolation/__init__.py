@@ -1,5 +1,6 @@
 """Isolation of users' code from the platform. Imports the standard library only.
 
-`allowlist` says which classes and functions may run inside the platform's own processes: the
-operator decides, never a study. `sandbox` starts a confined process for all other code.
+`allowlist` decides which classes and functions may run inside the platform's own processes; only
+the operator can extend the list, never a study. `sandbox` starts a confined process for all other
+code.
 """

@@ -1,4 +1,4 @@
-"""Copies a folder of code, so that another user of the machine can read it."""
+"""Copies a folder of code, so that another operating-system user can read the copy."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import stat
 from pathlib import Path
 
 LEFT_OUT = frozenset({".git", ".hpo", ".venv", "venv", "__pycache__", "node_modules"})
-"""Folders that are not copied."""
+"""Names of folders that are not copied."""
 MAX_BYTES = 1 << 30
 MAX_FILES = 20_000
 
 
 def copy_code(source: Path, target: Path) -> None:
-    """Copies the files of a folder that are readable by everyone.
+    """Copies a folder's files that all users of the machine may read.
 
-    Links are copied as links, so that the reader's own permissions decide what they can reach.
-    Files and folders that others may not read are skipped, except Python files, which are an
-    error. The permissions of the folder itself do not matter, since the study names it as code.
+    A symbolic link is copied as a link, so that the permissions of the process that follows the
+    link decide which files the process can read. Files and folders that other users may not read
+    are skipped, except that a Python file which other users may not read is an error. The
+    permissions of the folder itself are ignored, since the study declares the folder as its code.
 
     Raises:
-        OSError: The folder cannot be read or is too large, or a Python file is not readable by
-            others.
+        OSError: The folder cannot be read, has too many files or bytes, or contains a Python file
+            that other users may not read.
     """
     left = [MAX_FILES, MAX_BYTES]
     descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
@@ -57,7 +58,11 @@ def _copy_folder(descriptor: int, target: Path, shown: Path, left: list[int]) ->
 
 
 def _copy_file(folder: int, name: str, target: Path) -> int:
-    """Copies a regular file and returns its size; a path that became a link is refused."""
+    """Copies a regular file and returns its size, or 0 if other users may not read the file.
+
+    Raises:
+        OSError: The path has been replaced by a symbolic link, or the file is too large.
+    """
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as source:
         status = os.fstat(source.fileno())

@@ -1,8 +1,8 @@
 """The operator's allowlist: classes and functions that may run in the platform's own processes.
 
 A study names a policy as ``module:Class``. The platform imports that module only if an operator
-has allowed it: by installing a package that registers the class as an entry point, or by the
-variable ``HPO_ALLOWED_CLASSES``. By default the list is empty.
+has allowed the class: by installing a package that registers the class as an entry point, or by
+listing the class in the environment variable ``HPO_ALLOWED_CLASSES``, which is empty by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 VARIABLE = "HPO_ALLOWED_CLASSES"
-"""Setting: ``module:Class`` and ``module:function``, separated by commas."""
+"""Environment variable with the allowed ``module:Class`` and ``module:function``, by commas."""
 
 _accepts_all: ContextVar[bool] = ContextVar("accepts_all_installed_classes", default=False)
 
@@ -27,11 +27,11 @@ class NotAllowedError(ValueError):
 
 @contextmanager
 def all_installed_classes_allowed() -> Iterator[None]:
-    """Allows every installed class while the context lasts.
+    """Allows every installed class inside the ``with`` block, in the current thread only.
 
-    For commands that a user runs on their own machine: the user's code then runs in the user's own
-    process. Never for a process that serves requests or holds credentials of the platform. Other
-    threads are not affected.
+    Commands that a user runs on their own machine enter this context: the user's code then runs
+    in the user's own process. A process that serves requests or has the platform's credentials
+    must never enter it.
     """
     token = _accepts_all.set(True)
     try:
@@ -41,10 +41,10 @@ def all_installed_classes_allowed() -> Iterator[None]:
 
 
 def registered(group: str) -> Mapping[str, str]:
-    """Returns the classes that installed packages register in an entry-point group, by name.
+    """Maps the names in an entry-point group to the ``module:Class`` that packages registered.
 
     Args:
-        group: The group, such as ``hpo_ops.schedulers``; empty for no classes.
+        group: The entry-point group, such as ``hpo_ops.schedulers``; an empty group has no names.
     """
     return _registered(group) if group else {}
 
@@ -55,11 +55,12 @@ def _registered(group: str) -> dict[str, str]:
 
 
 def is_allowed(target: str, *, group: str = "") -> bool:
-    """Tells whether ``module:Class`` may be imported in this process.
+    """Returns whether a class or function may be imported in this process.
 
     Args:
-        target: The class or function.
-        group: An entry-point group whose classes are allowed too, besides the setting.
+        target: The class or function, as ``module:Class`` or ``module:function``.
+        group: An entry-point group whose classes are allowed in addition to those listed in
+            ``HPO_ALLOWED_CLASSES``; empty for no group.
     """
     if _accepts_all.get():
         return True
@@ -68,11 +69,16 @@ def is_allowed(target: str, *, group: str = "") -> bool:
 
 
 def load_allowed(target: str, *, group: str = "") -> object:
-    """Imports and returns the object of a ``module:Class`` that the operator has allowed.
+    """Imports and returns a class or function, if the operator has allowed it.
+
+    Args:
+        target: The class or function, as ``module:Class`` or ``module:function``.
+        group: An entry-point group whose classes are allowed in addition to those listed in
+            ``HPO_ALLOWED_CLASSES``; empty for no group.
 
     Raises:
-        NotAllowedError: The operator has not allowed the class. Nothing was imported.
-        ValueError: The class is allowed, but cannot be imported; the message says why.
+        NotAllowedError: The operator has not allowed the target. Nothing was imported.
+        ValueError: The target is allowed, but cannot be imported; the message states the cause.
     """
     if not is_allowed(target, group=group):
         raise NotAllowedError(f"the operator of this platform has not allowed it ({VARIABLE})")

@@ -1,19 +1,21 @@
-"""The guard of a sandbox: a script that starts one process with users' code and confines it.
+"""The guard of a sandbox: a script that starts users' code in a child process and confines it.
 
-It is run with one argument, a JSON object, and imports the standard library only. The guard stays
-between the platform and the users' code:
+The script's only argument is a JSON object, which `sandbox` writes. It imports the standard
+library only. The guard is the parent process of the users' code and a child of the platform:
 
     platform ── guard (this script) ── users' code, confined
 
-It is the subreaper of all processes that the users' code starts, so that none can escape by
-becoming a daemon. When the users' code ends, or the platform closes its end of the lifeline (a
-pipe, which is also closed when the platform is killed), the guard kills all processes below it and
-exits.
+The guard is the subreaper (``PR_SET_CHILD_SUBREAPER``) of all processes that the users' code
+starts, so that no process can escape by becoming a daemon. The lifeline is a pipe between the
+platform and the guard; it is also closed when the platform is killed. When the users' code ends,
+or the platform closes the lifeline, the guard kills all its descendant processes and exits.
 
-The users' code gets: another user and group if the platform is root, no capabilities, limits on
-memory, processes and files, its own session, no descriptors but its three pipes, and a Landlock
-ruleset if the kernel has Landlock (Linux 5.13): it can then read only listed paths, write only in
-its own folder, and can neither inspect nor signal processes outside.
+The users' code runs as another user and group if the platform is root, without capabilities, with
+limits on memory, processes and file sizes, and in its own session. It inherits only three pipes,
+as standard input, output and error, and descriptors of the interpreter's folders. If the kernel
+has Landlock (Linux 5.13), the users' code can read only listed paths, write only to its own folder
+and to paths that the operator lists, and cannot inspect processes outside the sandbox. From
+version 6 of Landlock it cannot signal processes outside the sandbox either.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | 1 << 14 | 1 << 15
 _RIGHTS_BY_VERSION = (0, 13, 14, 15, 15, 16)
-"""Number of access rights in each ABI version of Landlock, from version 0."""
+"""The number of file-access rights that each ABI version of Landlock knows, by version."""
 _SCOPES = 0b11
-"""Landlock's scopes, abstract Unix sockets and signals, from version 6."""
+"""Landlock's scope flags for abstract Unix sockets and signals; they exist from version 6."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# Adds site-packages folders that the relocated interpreter does not find itself, as `site` does.
+# A program that adds site-packages folders, which a relocated interpreter does not find itself.
 _WITH_SITES = (
     "import json, runpy, site, sys; argv = sys.argv; "
     "[site.addsitedir(folder) for folder in json.loads(argv[1])]; "
@@ -60,7 +62,14 @@ _WITH_SITES = (
 
 
 def main(text: str) -> None:
-    """Starts the users' code, waits for its end or the platform's, and exits as it did."""
+    """Starts the users' code, waits, and exits with the exit code of the users' code.
+
+    The wait ends when the users' code ends or the platform closes the lifeline.
+
+    Args:
+        text: The JSON object that `Sandbox` writes: what to run, as which user, and with which
+            access.
+    """
     order: dict[str, Any] = json.loads(text)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guard = os.getpid()
@@ -79,7 +88,11 @@ def main(text: str) -> None:
 
 
 def _kill_and_reap(child: int) -> int:
-    """Kills all descendants of this process; returns the wait status of the users' code."""
+    """Kills all descendants of this process and returns the wait status of the users' code.
+
+    Args:
+        child: The process id of the users' code.
+    """
     status = int(signal.SIGKILL)
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
@@ -96,7 +109,7 @@ def _kill_and_reap(child: int) -> int:
 
 
 def _children() -> list[int]:
-    """Returns the pids of this process's children, which include adopted orphans."""
+    """Returns the process ids of this process's children, adopted orphans included."""
     found: list[int] = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -141,10 +154,15 @@ def _become_users_code(order: Mapping[str, Any], guard: int) -> NoReturn:
 
 
 def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
-    """Replaces this process by the Python interpreter of the users' code.
+    """Replaces this process by a Python interpreter that runs the users' code.
 
-    Another user cannot reach an interpreter in a private folder, such as root's home. Its folders
-    are then named by descriptors that were opened before the change of user.
+    The sandbox's user may not be able to read the interpreter's folders, for example if they are
+    in root's home. They are then accessed through ``/proc/<pid>/fd/<descriptor>``, with
+    descriptors that were opened before the change of user.
+
+    Args:
+        order: The guard's argument, parsed from JSON.
+        handed: The descriptors of the folders that were opened before the change of user.
     """
     environment = dict(order["environment"])
     places = {}
@@ -173,7 +191,14 @@ def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
 
 
 def _placed(path: str, places: Mapping[str, str]) -> str:
-    """Rewrites a path that is not readable to one through the descriptor of its folder."""
+    """Returns a path through the open descriptor of its folder if the path is not readable.
+
+    A path that is readable, or is in none of the folders, is returned unchanged.
+
+    Args:
+        path: The path.
+        places: For each folder, its path in ``/proc/<pid>/fd``.
+    """
     if os.access(path, os.R_OK):
         return path
     for folder, place in places.items():
@@ -191,7 +216,7 @@ def _set_limits(limits: Mapping[str, int]) -> None:
 
 
 def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | None:
-    """Creates a Landlock ruleset and returns its descriptor; None if there is no Landlock."""
+    """Creates a Landlock ruleset; returns its descriptor, or None if the kernel lacks Landlock."""
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION)
     if version < 1:
         return None
@@ -211,7 +236,15 @@ def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | Non
 
 
 def _allow(rules: int, path: str, access: int) -> None:
-    """Adds a rule that allows access below a path; a path that does not exist is skipped."""
+    """Adds a rule that allows access to a path and to all paths below it.
+
+    A path that cannot be opened is skipped.
+
+    Args:
+        rules: The descriptor of the Landlock ruleset.
+        path: The file or folder.
+        access: The allowed access rights, as Landlock's bit mask.
+    """
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

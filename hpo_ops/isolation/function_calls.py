@@ -1,4 +1,4 @@
-"""Calls users' functions, such as ``stop.when`` and finalizers, in a sandbox."""
+"""Calls functions that users have written, such as ``stop.when`` and finalizers, in a sandbox."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 CHILD = Path(__file__).with_name("function_child.py")
 CALL_SECONDS = 300.0
-"""Time limit of one call."""
+"""The default time limit of one call."""
 
 
 class UserCodeError(ValueError):
-    """A user's function cannot be loaded, raised, took too long, or ended its process."""
+    """A user's function cannot be loaded, raised an error, took too long, or ended its process."""
 
 
 def call_function(
@@ -31,22 +31,23 @@ def call_function(
 ) -> str | bool:
     """Calls a user's ``module:function`` with one argument.
 
-    The function runs in a sandbox, which imports its module from the code folder first. An
-    installed function that the operator has allowed (``HPO_ALLOWED_CLASSES``) runs in the calling
-    process.
+    The function runs in a sandbox, where the study's code folder comes first in the import path.
+    Only a function that the operator has allowed (``HPO_ALLOWED_CLASSES``) runs in the calling
+    process instead, without a time limit; its exceptions are passed to the caller unchanged.
 
     Args:
-        key: The key of the study file that names the function, for messages.
-        target: The function.
-        argument: The function's argument, as JSON data.
-        code: The study's code folder.
+        key: The key of the study file that names the function; used in error messages.
+        target: The function, as ``module:function``.
+        argument: The function's argument; it must be serializable as JSON.
+        code: The study's code folder; None if the study has no code folder.
         seconds: The time limit.
 
     Returns:
-        The function's result if it is a text, else its truth value.
+        The function's result if the result is a string, else the truth value of the result.
 
     Raises:
-        UserCodeError: The function cannot be loaded, raised, took too long, or ended its process.
+        UserCodeError: The function cannot be loaded, raised an error, took too long, or ended its
+            process.
     """
     if is_allowed(target):
         return _call_here(key, target, argument)

@@ -1,8 +1,12 @@
-"""The program that calls one user's function in a sandbox; request and answer are JSON lines.
+"""The program that runs in a sandbox and calls one function of a user.
+
+It reads the request from standard input and writes the answer to standard output, each as one line
+of JSON.
 
 The request is ``{"target": "module:function", "folder": ..., "argument": ...}``; the answer is
 ``{"value": ...}``, or ``{"error": ..., "trace": ..., "is_loaded": ...}`` if an exception was
-raised. What the function prints goes to standard error. Imports the standard library only.
+raised. The output of the function is redirected to standard error. Imports the standard library
+only.
 """
 
 from __future__ import annotations
@@ -16,7 +20,11 @@ from typing import Any
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Imports and calls the function; the answer has its text, its truth value, or the error."""
+    """Imports and calls the requested function and returns the answer to the request.
+
+    The answer's ``value`` is the function's result if that is a string, else its truth value. If
+    an exception was raised, the answer has ``error``, ``trace`` and ``is_loaded`` instead.
+    """
     is_loaded = False
     try:
         if request["folder"] is not None:
@@ -35,7 +43,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answers one request; prints go to standard error, so that they do not mix with it."""
+    """Reads one request from standard input and writes the answer to standard output.
+
+    Standard output is redirected to standard error first, so that the function's own output does
+    not mix with the answer.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())

@@ -1,7 +1,8 @@
-"""Starts a confined process for users' code: no credentials, another user if possible.
+"""Starts a confined process for users' code, without the platform's credentials.
 
-The platform writes a line of JSON to the process and reads a line of JSON back; it never unpickles
-or imports anything from the process. No process that the users' code starts outlives the sandbox.
+If the platform is root, the process runs as another user. The platform writes a line of JSON to
+the process and reads a line of JSON as the answer; it never unpickles or imports data that the
+process sends. No process that the users' code starts outlives the sandbox. The docstring of
 `confine` lists the restrictions.
 """
 
@@ -30,13 +31,13 @@ KEPT_OUTPUT_BYTES = 64_000
 CLOSE_SECONDS = 10.0
 UID_VARIABLE = "HPO_SANDBOX_UID"
 DEFAULT_UID = 65430
-"""User and group id of users' code if the platform is root: an id that owns no files."""
+"""The default user and group id of users' code if the platform is root; the id owns no files."""
 READ_VARIABLE = "HPO_SANDBOX_READ"
 WRITE_VARIABLE = "HPO_SANDBOX_WRITE"
 ENVIRONMENT_VARIABLE = "HPO_SANDBOX_ENV"
 PASSED_ON = frozenset(
     {
-        # A stack finds the processes that it has to end by these two.
+        # A stack identifies the processes that it has to end by these two variables.
         "HPO_STACK_ID",
         "HPO_STACK_PART",
         "LANG",
@@ -52,7 +53,11 @@ PASSED_ON = frozenset(
         "no_proxy",
     }
 )
-"""Environment variables that are passed to users' code; any other may contain a secret."""
+"""Names of environment variables that are passed to users' code.
+
+All other variables are withheld, since they may contain secrets, unless the operator lists them in
+``HPO_SANDBOX_ENV``.
+"""
 _SYSTEM = (
     *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/proc", "/sys"),
     *("/etc/ca-certificates", "/etc/crypto-policies", "/etc/gai.conf", "/etc/group"),
@@ -60,15 +65,15 @@ _SYSTEM = (
     *("/etc/nsswitch.conf", "/etc/passwd", "/etc/pki", "/etc/protocols", "/etc/resolv.conf"),
     *("/etc/services", "/etc/ssl", "/etc/timezone", "/run/systemd/resolve"),
 )
-"""Paths that any program may have to read; none belongs to the platform."""
+"""Paths of the operating system that users' code may read; none contains files of the platform."""
 
 
 class SandboxError(ValueError):
-    """A sandbox cannot be started with the operator's settings, or with this code folder."""
+    """A sandbox cannot be started: a setting is invalid, or the code folder cannot be copied."""
 
 
 class SandboxEndedError(RuntimeError):
-    """The sandbox's process has ended, or answered something that is not JSON."""
+    """The sandbox's process has ended, or its answer is too long or not JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +81,10 @@ class Limits:
     """Resource limits of users' code.
 
     Attributes:
-        memory_bytes: Limit of the address space of each process.
-        processes: Limit of processes and threads; applies only if the sandbox has its own user.
-        file_bytes: Limit of the size of a file.
+        memory_bytes: The largest address space of each process.
+        processes: The largest number of processes and threads of the sandbox's user; not applied
+            if users' code runs as the platform's user.
+        file_bytes: The largest size of a file that users' code writes.
     """
 
     memory_bytes: int = 8 * 2**30
@@ -87,14 +93,19 @@ class Limits:
 
 
 class Sandbox:
-    """A running, confined process with users' code. Close it, or use it as a context manager.
+    """A running, confined process with users' code.
+
+    The caller must call `close`, or use the sandbox as a context manager.
 
     Args:
-        script: The platform's script that loads the users' code; imports the standard library.
-        arguments: Arguments of the script; never secrets, since all users of the machine see them.
-        code: The users' code folder: readable in the process, and its working directory.
-        limits: Resource limits.
-        environment: The platform's environment, of which only `PASSED_ON` is passed on.
+        script: The platform's script that loads the users' code.
+        arguments: Arguments of the script. They must not contain secrets, since all users of the
+            machine can see them.
+        code: The folder of users' code, which the process may read and which (or a copy of which)
+            is its working directory; None if there is no code folder.
+        limits: Resource limits; None for the defaults of `Limits`.
+        environment: The platform's environment, from which the operator's settings are read; only
+            the variables in `PASSED_ON` and ``HPO_SANDBOX_ENV`` are passed to the process.
 
     Raises:
         SandboxError: A setting is invalid, or the code cannot be copied for the sandbox's user.
@@ -124,31 +135,31 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """The pid of the guard; if the guard is killed, the users' code is killed too."""
+        """The process id of the guard; if the guard is killed, the users' code is killed too."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is alive and can be asked."""
+        """Whether the process is alive and can receive requests."""
         if self._process.returncode is not None:
             return False
-        # Looks without reaping, so that the kernel cannot reuse its process group id yet.
+        # Does not reap the process, so that the kernel cannot reuse its process group id yet.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     @property
     def output(self) -> str:
-        """The end of what the users' code has printed."""
+        """The last part of what the users' code has written to standard error."""
         return self.named(self._output.decode(errors="replace"))
 
     def named(self, text: str) -> str:
-        """Replaces paths of the sandbox's copy of the code by paths of the user's own folder."""
+        """Replaces paths in the sandbox's copy of the code by paths in the original folder."""
         return text.replace(str(self.code), str(self._given_code)) if self.code else text
 
     def ask(self, request: object, *, seconds: float) -> object:
         """Sends a request as a line of JSON and returns the parsed answer.
 
         Raises:
-            TimeoutError: There was no answer in time.
+            TimeoutError: The process did not answer within the given seconds.
             SandboxEndedError: The process has ended, or its answer is not JSON or too long.
         """
         line = json.dumps(request).encode() + b"\n"
@@ -161,7 +172,7 @@ class Sandbox:
         return answer
 
     def close(self) -> None:
-        """Kills the users' code and all processes that it has started, and removes its folder."""
+        """Kills the users' code and all its child processes, and removes the sandbox's folder."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -184,7 +195,19 @@ class Sandbox:
         self.close()
 
     def _lay_out(self, code: Path | None, uid: int | None) -> Path | None:
-        """Creates the folder that users' code may write to; copies the code for another user."""
+        """Creates the sandbox's home folder and copies the code if it will run as another user.
+
+        Args:
+            code: The original code folder; None if there is no code folder.
+            uid: The user id of users' code; None for the platform's own user.
+
+        Returns:
+            The code folder that the process uses: the copy, or the original if users' code runs as
+            the platform's own user, or None if there is no code folder.
+
+        Raises:
+            SandboxError: The code folder cannot be copied.
+        """
         home = self._folder / "home"
         home.mkdir(mode=0o700)
         if uid is None:
@@ -208,7 +231,7 @@ class Sandbox:
         environment: Mapping[str, str],
         uid: int | None,
     ) -> dict[str, object]:
-        """Makes the argument of `confine`: what to run, as whom, and what it may access."""
+        """Builds the argument of `confine`: what to run, as which user, and with which access."""
         home = str(self._folder / "home")
         sites = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         own = [sys.base_prefix, sys.prefix, str(PACKAGE), *sites]
@@ -264,7 +287,16 @@ class Sandbox:
         return process
 
     def _exchange(self, line: bytes, until: float) -> bytes:
-        """Writes a line and reads the answer, and collects what is printed meanwhile."""
+        """Writes a line to the process and reads the answer; collects standard error meanwhile.
+
+        Args:
+            line: The request, which ends with a newline.
+            until: The time of the monotonic clock at which to give up.
+
+        Raises:
+            TimeoutError: The process did not answer in time.
+            OSError: The process has ended, or its answer is too long.
+        """
         calls, answers, printed = self._process.stdin, self._process.stdout, self._process.stderr
         if calls is None or answers is None or printed is None:
             raise EOFError
@@ -290,10 +322,10 @@ class Sandbox:
 
 
 def sandbox_uid(environment: Mapping[str, str] = os.environ) -> int | None:
-    """Returns the user id of users' code; None if it runs as the platform's own user.
+    """Returns the user id of users' code, or None if users' code runs as the platform's user.
 
     Raises:
-        SandboxError: The setting is not a user id.
+        SandboxError: ``HPO_SANDBOX_UID`` is not a user id.
     """
     if os.geteuid() != 0:
         return None  # only root can become another user
@@ -307,7 +339,7 @@ def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
     listed = environment.get(ENVIRONMENT_VARIABLE, "").split(",")
     names = PASSED_ON | {name.strip() for name in listed}
     kept = {name: value for name, value in environment.items() if name in names}
-    # A fixed hash seed: the order of sets must be the same in a restarted process.
+    # A fixed hash seed, because the order of sets must be the same in a restarted process.
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
 
 
