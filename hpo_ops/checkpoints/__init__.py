@@ -6,7 +6,8 @@
     <store>/code/<hash>.tar.gz
     <store>/archives/<file_name>                       code archives that jobs refer to by name
 
-A checkpoint is complete once its manifest is there, so a partial upload is never restored.
+A checkpoint (the state of a trial after a step) is complete once its manifest is in the store, so
+that a partial upload is never restored. A segment is one uninterrupted execution of a trial.
 """
 
 from hpo_ops.checkpoints._checkpoint_folder import BadCheckpointError

@@ -9,7 +9,7 @@ from hpo_ops.protocol import MARKER, Folder, UnsafeFileError
 
 
 class BadCheckpointError(ValueError):
-    """A local checkpoint folder cannot be uploaded; a retry would fail too."""
+    """A local checkpoint folder cannot be uploaded, not even by a retry."""
 
 
 def open_checkpoint(path: Path) -> Folder:
@@ -27,11 +27,12 @@ def open_checkpoint(path: Path) -> Folder:
 def files_of(folder: Folder) -> list[str]:
     """Returns the relative paths of the files in a checkpoint folder, sorted.
 
-    The training may replace files afterwards, so readers must open them with `Folder.file`, which
-    follows no links.
+    The marker file is left out. The training may replace files after this call, so callers must
+    open each file with `Folder.file`, which follows no links.
 
     Raises:
-        BadCheckpointError: The folder is empty, or has a file that must not be uploaded.
+        BadCheckpointError: The folder is empty, or contains a link, a special file, an unsafe path
+            or a file with the manifest's name.
     """
     where = f"checkpoint {folder.path.name}"
     try:

@@ -37,16 +37,20 @@ class CheckpointRef(NamedTuple):
 
 
 class CorruptCheckpointError(ValueError):
-    """A checkpoint in the store does not match its manifest, or the ledger's digest of it."""
+    """A checkpoint in the store is unusable.
+
+    Its manifest is missing or invalid, its files do not match the manifest, or the manifest does
+    not have the digest that the ledger has recorded.
+    """
 
 
 class Checkpoints:
     """The checkpoints of one study in an object store.
 
     Args:
-        store: The store, or a function that opens it at first use.
-        study: The study's key: a path in the store.
-        uri: The store's URL, which the URIs of checkpoints start with.
+        store: The object store, or a function that opens the store when it is first used.
+        study: The study's key, which is the path of the study's folder in the store.
+        uri: The store's URL; the URI of each checkpoint starts with it.
     """
 
     def __init__(self, store: Store | Callable[[], Store], study: str, *, uri: str = "") -> None:
@@ -60,19 +64,19 @@ class Checkpoints:
         return self._given() if callable(self._given) else self._given
 
     def upload(self, trial: int, step: int, folder: Path | Folder) -> Checkpoint:
-        """Uploads a local checkpoint: files first, in parallel, the manifest last.
+        """Uploads the files of a local checkpoint in parallel, and then its manifest.
 
         Args:
-            trial: The trial.
+            trial: The number of the trial.
             step: The checkpoint's step.
-            folder: The checkpoint's folder; an open `Folder` if the training could replace the
-                path by another one.
+            folder: The checkpoint's local folder. Callers pass an open `Folder` if the training
+                could replace the folder at this path meanwhile.
 
         Returns:
-            The announcement for the gateway, with the digest of the manifest.
+            The description of the checkpoint for the gateway, with the digest of the manifest.
 
         Raises:
-            BadCheckpointError: The folder is empty, or has a file that must not be uploaded.
+            BadCheckpointError: The folder is empty, or contains a file that must not be uploaded.
         """
         if isinstance(folder, Path):
             with open_checkpoint(folder) as opened:
@@ -98,7 +102,7 @@ class Checkpoints:
         )
 
     def manifest(self, trial: int, step: int) -> Manifest | None:
-        """Reads the manifest of a checkpoint; None if the checkpoint is not complete.
+        """Reads the manifest of a checkpoint; returns None if the checkpoint is not complete.
 
         Raises:
             CorruptCheckpointError: The manifest is invalid.
@@ -114,21 +118,26 @@ class Checkpoints:
         first_folder: str | None = None,
         saved: Sequence[SavedCheckpoint] | None = None,
     ) -> int | None:
-        """Downloads the newest complete checkpoint into ``target/<step>``, the marker file last.
+        """Downloads the newest complete checkpoint of a trial into ``target/<step>``.
 
-        A corrupt checkpoint is skipped, and the next older one is tried. A store that does not
-        answer is an error, because training from the start would lose work.
+        The marker file, which shows that the local checkpoint is complete, is written last. A
+        corrupt checkpoint is skipped, and the next older checkpoint is tried. A store that does
+        not answer is an error, because training from the start would lose work.
 
         Args:
-            trial: The trial.
-            target: The local folder of all checkpoints of the trial.
-            at_most: Ignore checkpoints of later steps.
-            first_folder: A folder in the store, of another trial, whose checkpoints come first.
-            saved: The checkpoints in the ledger, newest first: no others are restored. None, from
-                a gateway that does not send them, restores any complete checkpoint in the store.
+            trial: The number of the trial.
+            target: The local folder that contains all checkpoints of the trial.
+            at_most: The last step whose checkpoint may be restored; None for no limit. Ignored if
+                `saved` is given.
+            first_folder: A folder in the store with checkpoints of another trial, which are tried
+                before the trial's own checkpoints; None for no such folder. Ignored if `saved` is
+                given.
+            saved: The checkpoints that the ledger has recorded, newest first; no other checkpoint
+                is restored. None, if the gateway does not send the recorded checkpoints, allows
+                any complete checkpoint in the store.
 
         Returns:
-            The restored step, or None if there is no checkpoint to restore.
+            The step of the restored checkpoint, or None if no checkpoint could be restored.
         """
         for checkpoint in self._found(trial, at_most, first_folder) if saved is None else saved:
             check_path(checkpoint.path)
@@ -140,7 +149,7 @@ class Checkpoints:
         return None
 
     def complete(self, trial: int | None = None) -> list[CheckpointRef]:
-        """Lists the complete checkpoints of the study or of one trial, sorted."""
+        """Returns the complete checkpoints of a trial, or of the study if `trial` is None."""
         prefix = f"{self._study}/trials" if trial is None else self._trial(trial)
         return sorted(
             ref for ref, path in self._objects(prefix) if path.endswith(f"/{ref.step}/{MANIFEST}")
@@ -149,16 +158,17 @@ class Checkpoints:
     def copy_to_best(
         self, trial: int, step: int, *, uri: str | None = None, digest: str | None = None
     ) -> str:
-        """Copies a checkpoint to the study's ``best/`` folder and returns its URI. Idempotent.
+        """Copies a checkpoint to the study's ``best/`` folder and returns the URI of that folder.
 
-        While an older best checkpoint is replaced, the folder has no manifest, so that nobody
-        reads a mixture of both.
+        The operation is idempotent. While an older best checkpoint is replaced, the folder has no
+        manifest, so that no reader gets a mixture of the two checkpoints.
 
         Args:
-            trial: The trial.
+            trial: The number of the trial.
             step: The checkpoint's step.
-            uri: The checkpoint's URI, which may belong to another trial in the same store.
-            digest: The digest of the checkpoint's manifest, if the ledger has it.
+            uri: The checkpoint's URI, which may belong to another trial in the same store; None
+                for the trial's own checkpoint at that step.
+            digest: The digest of the checkpoint's manifest in the ledger; None to skip this check.
 
         Raises:
             CorruptCheckpointError: The checkpoint is not complete, or its manifest has another
@@ -188,15 +198,25 @@ class Checkpoints:
         return f"{self._uri}/{best}"
 
     def best(self) -> Manifest | None:
-        """Reads the manifest of the best checkpoint; None before one is published."""
+        """Reads the best checkpoint's manifest; returns None if no best checkpoint is complete.
+
+        Raises:
+            CorruptCheckpointError: The manifest is invalid.
+        """
         return self._read_manifest(f"{self._study}/best")
 
     def write_result(self, text: str) -> None:
-        """Writes the study's ``result.json``."""
+        """Writes the given text to ``result.json`` in the study's folder in the store."""
         obstore.put(self._store, f"{self._study}/result.json", text.encode())
 
     def collect(self, keep: Collection[CheckpointRef | tuple[int, int]]) -> list[CheckpointRef]:
-        """Deletes all checkpoints except those to keep, complete or not; manifests go first.
+        """Deletes all checkpoints of the study, complete or not, except the given checkpoints.
+
+        The manifest of a checkpoint is deleted before its other files, so that a partly deleted
+        checkpoint is never restored. The ``best/`` folder is not affected.
+
+        Args:
+            keep: The checkpoints that are not deleted, as pairs of trial and step.
 
         Returns:
             The deleted checkpoints, sorted.
@@ -214,7 +234,10 @@ class Checkpoints:
     def _found(
         self, trial: int, at_most: int | None, first_folder: str | None
     ) -> Iterator[SavedCheckpoint]:
-        """Yields a trial's checkpoints in the store, newest first, known to the ledger or not."""
+        """Yields a trial's checkpoints in the store, newest first, recorded in the ledger or not.
+
+        The checkpoints in `first_folder`, if given, come before the trial's own checkpoints.
+        """
         if first_folder is not None:
             check_path(first_folder)
         for folder in filter(None, (first_folder, self._trial(trial))):
@@ -259,7 +282,7 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         except PermissionDeniedError:
-            # AWS answers so for a missing object if the key may list only a part of the bucket.
+            # AWS denies access to a missing object if the key may list only a part of the bucket.
             if f"{base}/{MANIFEST}" in self._keys(base):
                 raise
             return None

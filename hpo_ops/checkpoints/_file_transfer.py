@@ -1,4 +1,4 @@
-"""Uploads and downloads single files, and hashes them at the same time."""
+"""Uploads, downloads and copies single files of an object store; hashes files in transfer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hpo_ops.checkpoints.manifest import ManifestFile
 from hpo_ops.protocol import Folder
 
 SINGLE_REQUEST_BYTES = 8 << 20
-"""Files up to this size are sent in one request."""
+"""The largest file that is uploaded in one request; a larger file is uploaded in parts."""
 COPY_LIMIT_BYTES = 5 << 30
-"""The largest object that S3 can copy on the server."""
+"""The largest object that S3 can copy on the server side."""
 CHUNK_BYTES = 8 << 20
 THREADS = 4
 
@@ -32,10 +32,16 @@ class TooLargeError(ValueError):
 
 
 def send(store: Store, folder: Folder, key: str, path: str) -> ManifestFile:
-    """Uploads one file of a folder and returns its manifest entry.
+    """Uploads one file of a folder and returns the file's entry for the manifest.
 
-    The file is opened once, and read up to the size that it had then, so that the hash is that of
-    the uploaded bytes even if the training writes to the file meanwhile.
+    The file is opened once and read up to its size at that time, so that the entry has the hash
+    of the uploaded bytes even if the training writes to the file meanwhile.
+
+    Args:
+        store: The object store.
+        folder: The local folder.
+        key: The object's key in the store.
+        path: The file's path in the folder.
 
     Raises:
         UnsafeFileError: The path is a link, or not a regular file.
@@ -61,10 +67,18 @@ def send(store: Store, folder: Folder, key: str, path: str) -> ManifestFile:
 
 
 def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int, str]:
-    """Downloads one file and returns its size and hash.
+    """Downloads one object to a new file and returns the file's size and SHA-256 hash.
+
+    Args:
+        store: The object store.
+        key: The object's key in the store.
+        target: The path of the file.
+        at_most: The largest allowed size in bytes.
 
     Raises:
-        TooLargeError: The object has more bytes than allowed; nothing is written.
+        TooLargeError: The object is larger than allowed; no file is written.
+        FileNotFoundError: The store has no such object.
+        FileExistsError: The target exists already.
     """
     digest, size = hashlib.sha256(), 0
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +95,17 @@ def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int,
 
 
 def copy(store: Store, source: str, target: str, size: int) -> None:
-    """Copies an object inside a store, on the server if it is not too large for that."""
+    """Copies an object inside a store.
+
+    The server copies an object of up to `COPY_LIMIT_BYTES`; a larger object is downloaded and
+    uploaded again.
+
+    Args:
+        store: The object store.
+        source: The key of the object.
+        target: The key of the copy.
+        size: The object's size in bytes.
+    """
     if size <= COPY_LIMIT_BYTES:
         obstore.copy(store, source, target)
     else:
@@ -89,10 +113,10 @@ def copy(store: Store, source: str, target: str, size: int) -> None:
 
 
 def in_parallel(work: Callable[[Item], Done], items: Iterable[Item]) -> list[Done]:
-    """Calls a function for all items in a few threads, and returns the results in order.
+    """Calls a function for each item in up to `THREADS` threads; returns the results in order.
 
-    The first error is raised, and no further items are started. The threads are daemons, so that a
-    store that hangs does not keep the process from exiting.
+    After the first error, which is raised, the function is not called for further items. The
+    threads are daemons, so that a store that hangs cannot prevent the process from exiting.
     """
     waiting: SimpleQueue[tuple[int, Item]] = SimpleQueue()
     count = 0

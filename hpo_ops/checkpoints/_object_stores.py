@@ -1,4 +1,4 @@
-"""Opens object stores by URL: ``s3://``, ``file://``, ``memory:///``."""
+"""Opens an object store by its URL: ``s3://``, ``file://`` or ``memory:///``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Store: TypeAlias = S3Store | LocalStore | MemoryStore
 
 STORE_ERRORS = (BaseError, OSError)
-"""Errors of a store: it does not answer, denies access, or has no such object."""
+"""Exceptions of an object store: it does not answer, denies access, or lacks an object."""
 
 CLIENT: ClientConfig = {
     "connect_timeout": timedelta(seconds=5),
@@ -35,12 +35,12 @@ class Credentials:
     """Endpoint and keys of an S3 store; secrets are not part of the ``repr``.
 
     Attributes:
-        access_key_id: The access key; None to use the machine's own role.
-        secret_access_key: The secret key.
-        session_token: The token of temporary keys.
+        access_key_id: The access key; None to use the role of the machine.
+        secret_access_key: The secret key; None to use the role of the machine.
+        session_token: The session token of temporary keys; None if the keys are permanent.
         endpoint: URL of the S3 service; None for AWS.
         region: The region of the bucket.
-        allow_http: Whether an endpoint on another machine may be reached by plain HTTP.
+        allow_http: Whether unencrypted HTTP is allowed for an endpoint on another machine.
     """
 
     access_key_id: str | None = field(default=None, repr=False)
@@ -52,7 +52,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
-        """Reads the standard ``AWS_*`` variables."""
+        """Reads the credentials from the standard environment variables ``AWS_*``."""
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
         return cls(
@@ -71,12 +71,13 @@ def open_store(
     *,
     provider: S3CredentialProvider | None = None,
 ) -> Store:
-    """Opens the store of a URL; all keys are relative to the path in the URL.
+    """Opens the object store at a URL; keys of objects are relative to the path in the URL.
 
     Args:
         uri: ``s3://bucket/path``, ``file:///path`` or ``memory:///`` (a new, empty store).
-        credentials: Credentials for S3; None reads them from the environment.
-        provider: Returns temporary keys, which are used instead of those in the credentials.
+        credentials: Credentials for S3; None to read them from the environment.
+        provider: A function that returns temporary keys, which replace the keys in `credentials`;
+            None for no such function.
 
     Raises:
         ValueError: The URL or the endpoint is invalid or not allowed.

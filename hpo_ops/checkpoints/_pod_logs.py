@@ -1,4 +1,7 @@
-"""Logs of pods' containers in the object store, where they outlive the pods."""
+"""Stores the logs of pods' containers in the object store, where the logs outlive the pods.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Logs:
 
     Args:
         store: The object store.
-        study: The study's key: a path in the store.
+        study: The study's key, which is the path of the study's folder in the store.
     """
 
     def __init__(self, store: Store, study: str) -> None:
@@ -31,20 +34,23 @@ class Logs:
         self._base = f"{study}/logs"
 
     def write(self, ref: LogRef, part: int, text: bytes) -> None:
-        """Writes one part of a log; writing the same part again replaces it."""
+        """Writes one part of a log, and replaces the part if it exists already."""
         obstore.put(self._store, f"{self._path(ref)}/{part:06}.log", text)
 
     def read(self, ref: LogRef, *, start: int = 0) -> Iterator[bytes]:
-        """Yields the parts of a log in order, without the first `start` ones."""
+        """Yields the parts of a log in order, without the first `start` parts."""
         for key in sorted(item["path"] for item in self._items(self._path(ref)))[start:]:
             yield bytes(obstore.get(self._store, key).bytes())
 
     def all(self, trial: int | None = None) -> list[LogRef]:
-        """Lists the logs in the store, of all trials or of one."""
+        """Returns the logs of one trial, or of all trials if `trial` is None, sorted."""
         return sorted(self.parts(trial))
 
     def parts(self, trial: int | None = None) -> dict[LogRef, int]:
-        """Returns the number of parts of each log; the log that was begun first comes first."""
+        """Counts the parts of each log of one trial, or of all trials if `trial` is None.
+
+        The logs are in the order in which they were begun.
+        """
         start = self._base if trial is None else f"{self._base}/{trial}"
         counts: dict[LogRef, int] = {}
         for item in sorted(self._items(start), key=lambda item: item["last_modified"]):

@@ -1,7 +1,8 @@
-"""The operator's allowlist of stores: studies may use the listed URLs and paths below them.
+"""The operator's allowlist of object stores: a study may use a listed URL or a path below it.
 
-The platform opens a study's store with its own keys and rights. Without this list a study could
-name any bucket that the keys reach, or any folder of the worker.
+The platform opens a study's store with the platform's own credentials and file permissions.
+Without this list a study could name any bucket that the credentials can access, or any folder of
+the worker.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from urllib.parse import urlsplit
 OWN_STORE_VARIABLE = "HPO_CHECKPOINT_STORE"
 ALLOWED_STORES_VARIABLE = "HPO_ALLOWED_STORES"
 _AMBIGUOUS = "%?#\\@;"
-"""Characters that make a URL ambiguous: different programs could parse it differently."""
+"""Characters that URLs must not contain, because programs parse such URLs differently."""
 
 
 @dataclass(frozen=True)
 class AllowedStores:
-    """The URLs of stores that studies may use.
+    """The URLs of the object stores that studies may use.
+
+    Attributes:
+        addresses: The URLs; paths below them may be used too.
 
     >>> AllowedStores(("s3://hpo/team",)).check("s3://hpo/team/a")
     """
@@ -28,10 +32,10 @@ class AllowedStores:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AllowedStores:
-        """Reads the platform's own store, and `HPO_ALLOWED_STORES`, a list with commas.
+        """Reads the URLs from `HPO_CHECKPOINT_STORE` and the comma-separated `HPO_ALLOWED_STORES`.
 
         Raises:
-            ValueError: An item of the list is not the URL of a store.
+            ValueError: An item of `HPO_ALLOWED_STORES` is not the URL of a store.
         """
         own = environment.get(OWN_STORE_VARIABLE, "").strip()
         more = environment.get(ALLOWED_STORES_VARIABLE, "").split(",")
@@ -44,10 +48,10 @@ class AllowedStores:
         return cls(tuple(filter(None, (own, *listed))))
 
     def check(self, address: str) -> None:
-        """Checks that a URL is listed, or is below a listed one.
+        """Checks that studies may use a URL: it is a listed URL, or a path below a listed URL.
 
         Raises:
-            ValueError: The URL may not be used; the message lists those that may.
+            ValueError: Studies may not use the URL; the message lists the allowed URLs.
         """
         if address in self.addresses or any(
             _is_below(address, allowed) for allowed in self.addresses
@@ -69,7 +73,11 @@ def _is_below(address: str, allowed: str) -> bool:
 
 
 def _parse(address: str) -> tuple[str, ...]:
-    """Splits a URL into scheme, bucket and folders; rejects ambiguous URLs."""
+    """Splits a URL into scheme, bucket and folders.
+
+    Raises:
+        ValueError: The URL is neither an S3 nor a file URL, or programs may parse it differently.
+    """
     if not address.isprintable() or " " in address or any(it in address for it in _AMBIGUOUS):
         raise ValueError(f"store is {address!r}, but must not have blanks or any of {_AMBIGUOUS}")
     parts = urlsplit(address)

@@ -1,4 +1,7 @@
-"""Unpacks code archives safely, and fetches them from the store by the hash of their content."""
+"""Unpacks code archives safely, and downloads them by the hash of their content.
+
+A code archive is a ``tar.gz`` in the object store with the training code of a study.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,19 @@ from hpo_ops.checkpoints.code_upload import (
 from hpo_ops.checkpoints.manifest import check_path
 
 MAX_PACKED = 64 << 20
-"""Most bytes of an uploaded archive."""
+"""The largest size in bytes of an archive that a user uploads."""
 MAX_UNPACKED = 256 << 20
-"""Most bytes of an uploaded archive after decompression, and of its unpacked files."""
+"""The largest size in bytes of an archive that a user uploads, after decompression."""
 MAX_FILES = 10_000
-"""Most entries of an uploaded archive, and most folders of its files."""
+"""The largest number of entries, and of folders, of an archive that a user uploads."""
 MAX_STORED_FILES = 200_000
-"""Most entries of an archive that the platform has packed itself."""
+"""The largest number of entries, and of folders, of an archive that the platform has packed."""
 MAX_PATH = 1024
-"""Most characters of a path in an archive."""
+"""The largest number of characters of a path in an archive."""
 MAX_FOLDERS = 64
-"""Most nested folders of a path in an archive."""
+"""The largest number of nested folders of a path in an archive."""
 MAX_HEADER = 64 << 10
-"""Most bytes of an entry's extended header, which is held in memory."""
+"""The largest size in bytes of an entry's extended header, which is read into memory."""
 CHUNK_BYTES = 1 << 20
 _ADDRESS = re.compile(r"(?P<store>(s3|file)://.+?)/(?P<name>code/(?P<hash>[0-9a-f]{32})\.tar\.gz)")
 _NAME = re.compile(r"code/(?P<hash>[0-9a-f]{32})\.tar\.gz")
@@ -58,14 +61,14 @@ def unpack_archive(packed: BinaryIO, target: Path) -> None:
     """Unpacks an untrusted tar.gz into an empty folder.
 
     Raises:
-        BadCodeError: It is not a tar.gz, is too large, or contains an entry that is not a regular
-            file or folder inside the target; the message names the entry.
+        BadCodeError: The input is not a tar.gz, is too large, or contains an entry that is not a
+            regular file or folder inside the target; the message names the entry.
     """
     _Unpacking(target, max_bytes=MAX_UNPACKED, max_files=MAX_FILES).run(packed)
 
 
 class _Header(tarfile.TarInfo):
-    """A tar header that is rejected while it is read if it is too large or of a sparse file."""
+    """A tar header; reading it fails if it is too large or belongs to a sparse file."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -82,13 +85,13 @@ class _Header(tarfile.TarInfo):
 
 @dataclass
 class _Unpacking:
-    """The unpacking of one archive, which counts the bytes and files that it reads and writes.
+    """Unpacks one archive and limits its bytes, entries and folders.
 
     Attributes:
         target: The folder to unpack into.
-        max_bytes: Most bytes after decompression, and most bytes written.
-        max_files: Most entries, and most folders.
-        written: The bytes written so far.
+        max_bytes: The largest size in bytes of the decompressed archive, and of all written files.
+        max_files: The largest number of entries, and of folders.
+        written: The number of bytes written so far.
     """
 
     target: Path
@@ -115,7 +118,10 @@ class _Unpacking:
                 raise BadCodeError(f"the archive is not a tar file: {error}") from error
 
     def _decompress(self, packed: BinaryIO, plain: BinaryIO) -> None:
-        """Decompresses to a temporary file first: an uncompressed tar cannot be a zip bomb."""
+        """Decompresses an archive into a file; raises BadCodeError beyond `max_bytes`.
+
+        Limiting the decompressed size before the tar is read protects against zip bombs.
+        """
         size = 0
         try:
             with gzip.open(packed) as stream:
@@ -170,7 +176,7 @@ def _check_entry(item: tarfile.TarInfo, name: str) -> None:
     """Checks that an entry is a regular file or a folder with a safe path.
 
     Raises:
-        BadCodeError: The entry must not be unpacked; the message says why.
+        BadCodeError: The entry must not be unpacked; the message states the reason.
     """
     if len(name) > MAX_PATH or name.count("/") > MAX_FOLDERS:
         raise BadCodeError(
@@ -194,11 +200,16 @@ def _sparse(name: str) -> str:
 
 
 def fetch_code(store: Store, name: str, target: Path) -> None:
-    """Downloads and verifies an archive, and unpacks it into a new or empty folder.
+    """Downloads a code archive, unpacks it into a new or empty folder, and verifies its hash.
+
+    Args:
+        store: The object store.
+        name: The archive's name in the store, ``code/<hash>.tar.gz``.
+        target: The folder, which must be empty or not exist.
 
     Raises:
-        BadCodeError: The content does not have the hash in the archive's name, or is not allowed.
-            The target folder is not changed then.
+        BadCodeError: The name is not that of a code archive, the content does not have the hash in
+            the name, or the archive must not be unpacked. The target is then left unchanged.
     """
     found = _NAME.fullmatch(name)
     if found is None:
@@ -220,10 +231,15 @@ def fetch_code(store: Store, name: str, target: Path) -> None:
 
 
 def _verify(folder: Path, name: str, digest: str) -> None:
-    """Checks that unpacked code has the hash in its archive's name.
+    """Checks that unpacked code has the hash in the archive's name.
+
+    Args:
+        folder: The folder of unpacked code.
+        name: The archive's name; used in error messages.
+        digest: The hash in the archive's name.
 
     Raises:
-        BadCodeError: The hash differs, or there is a file that the hash does not cover.
+        BadCodeError: The hash differs, or the folder contains a file that hashes of code exclude.
     """
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     if extra := next((path for path in paths if is_left_out(path)), None):
@@ -238,9 +254,10 @@ def _verify(folder: Path, name: str, digest: str) -> None:
 
 
 def find_module(folder: Path, module: str) -> Path | None:
-    """Finds the folder from which a module of unpacked code can be imported, else None.
+    """Returns the folder to import a module of unpacked code from, or None if it is not found.
 
-    That is the folder itself, or its only subfolder, as in a source archive of setuptools.
+    The module is searched for in the folder itself and, if the folder has exactly one subfolder,
+    as in a source archive of setuptools, in that subfolder.
     """
     inner = [path for path in folder.iterdir() if path.is_dir()]
     path = Path(*module.split("."))
@@ -259,7 +276,7 @@ def keep_code(store: Store, folder: Path, here: Path) -> str:
         here: The cache: a folder of this machine with one subfolder for each code hash.
 
     Returns:
-        The archive's name in the store; `local_code` finds the local copy by it.
+        The archive's name in the store, with which `local_code` finds the local copy.
     """
     name = upload_code(store, folder)
     _place(here / hash_code(folder), lambda target: copy_code(folder, target))
@@ -267,20 +284,23 @@ def keep_code(store: Store, folder: Path, here: Path) -> str:
 
 
 def archive_name(digest: str) -> str:
-    """Returns the name in the store of the archive with a code hash."""
+    """Returns the name of the archive in the store that has the given code hash."""
     return f"code/{digest}.tar.gz"
 
 
 def is_packed(code: str) -> bool:
-    """Tells whether a study's ``code`` is the URL of an archive in a store, and not a folder."""
+    """Returns whether a study's ``code`` is the URL of an archive in a store, and not a folder."""
     return "://" in code
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Splits an archive's URL, as ``s3://models/code/<hash>.tar.gz``, into store and name.
+    """Splits the URL of a code archive into the store's URL and the archive's name.
+
+    For example, ``s3://models/code/<hash>.tar.gz`` becomes ``s3://models`` and
+    ``code/<hash>.tar.gz``.
 
     Raises:
-        BadCodeError: It is not the URL of a code archive.
+        BadCodeError: The text is not the URL of a code archive.
     """
     found = _ADDRESS.fullmatch(address)
     if found is None:
@@ -291,7 +311,12 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def local_code(store: Store, name: str, here: Path) -> Path:
-    """Returns the local folder with the code of an archive, and downloads it if it is missing.
+    """Returns the cached folder with an archive's code; downloads the archive if it is missing.
+
+    Args:
+        store: The object store.
+        name: The archive's name in the store.
+        here: The cache: a folder of this machine with one subfolder for each code hash.
 
     Raises:
         BadCodeError: The archive's content does not have the hash in its name.
@@ -301,7 +326,15 @@ def local_code(store: Store, name: str, here: Path) -> Path:
 
 
 def _place(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Fills a temporary folder and renames it to the target: readers see all or nothing."""
+    """Creates a folder atomically, unless it exists, and returns its path.
+
+    The files are written to a temporary folder, which is then renamed to the target, so that no
+    reader sees an incomplete folder.
+
+    Args:
+        target: The folder to create.
+        fill: Writes the files into the folder that it is called with.
+    """
     if target.is_dir():
         return target
     aside = target.with_name(f"{target.name}.{uuid4().hex[:8]}")

@@ -1,4 +1,7 @@
-"""Packs a folder of training code and uploads it once, under the hash of its content."""
+"""Packs a folder of training code and uploads the archive under the hash of its content.
+
+Code with the same content is uploaded only once.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ from hpo_ops.checkpoints._object_stores import Store
 from hpo_ops.protocol import Folder, UnsafeFileError
 
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-"""Folders that do not belong to the code: neither packed nor hashed."""
+"""Names of folders that are not part of the code: they are neither packed nor hashed."""
 MAX_BYTES = 512 << 20
 CHUNK_BYTES = 1 << 20
 HASH_LENGTH = 32
 
 
 class BadCodeError(ValueError):
-    """A folder or an archive of code cannot be used; the message says why."""
+    """A folder or an archive of code cannot be used; the message states the reason."""
 
 
 def hash_code(folder: Path) -> str:
-    """Hashes a folder of code: paths, contents, and whether files are executable.
+    """Returns the hash of a folder of code: of the files' paths, contents and executable bits.
 
     Raises:
-        BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
+        BadCodeError: The folder is empty, too large, or contains a link to a path outside it.
     """
     digest = hashlib.sha256()
     with _opened(folder) as source:
@@ -47,10 +50,11 @@ def hash_code(folder: Path) -> str:
 
 
 def find_packages(folder: Path) -> list[str]:
-    """Returns pip's arguments to install what a folder of code needs; empty if it needs nothing.
+    """Returns the arguments of ``pip install`` for the packages that a folder of code needs.
 
-    A folder with a ``[build-system]`` or a ``setup.py`` is itself installed. Of a ``[project]``
-    without a build system only the dependencies are installed.
+    The list is empty if the code needs no packages. A ``requirements.txt`` is installed. If there
+    is a ``setup.py``, or ``pyproject.toml`` has a ``[build-system]``, the folder itself is
+    installed; otherwise only the dependencies in ``[project]`` are installed.
 
     Raises:
         BadCodeError: The folder's pyproject.toml is invalid.
@@ -78,7 +82,7 @@ def copy_code(folder: Path, target: Path) -> None:
     """Copies the files that `pack_code` would pack to another folder.
 
     Raises:
-        BadCodeError: The folder has a link that leaves it.
+        BadCodeError: The folder does not exist, or contains a link to a path outside the folder.
     """
     with _opened(folder) as source:
         for file in _files(source):
@@ -90,10 +94,12 @@ def copy_code(folder: Path, target: Path) -> None:
 
 
 def upload_code(store: Store, folder: Path) -> str:
-    """Uploads a folder of code unless the store has it already; returns the archive's name.
+    """Uploads a folder of code as an archive and returns the archive's name in the store.
+
+    Code that the store has already is not uploaded again.
 
     Raises:
-        BadCodeError: The folder is empty, or too large to be code.
+        BadCodeError: The folder is empty, too large, or contains a link to a path outside it.
     """
     name = f"code/{hash_code(folder)}.tar.gz"
     try:
@@ -104,10 +110,10 @@ def upload_code(store: Store, folder: Path) -> str:
 
 
 def pack_code(folder: Path) -> bytes:
-    """Packs a folder of code as a tar.gz that is byte for byte the same for the same content.
+    """Packs a folder of code as a tar.gz; the same content always gives the same bytes.
 
     Raises:
-        BadCodeError: The folder is empty, too large to be code, or has a link that leaves it.
+        BadCodeError: The folder is empty, too large, or contains a link to a path outside it.
     """
     packed = io.BytesIO()
     with (
@@ -124,7 +130,7 @@ def pack_code(folder: Path) -> bytes:
 
 
 def is_left_out(name: str) -> bool:
-    """Tells whether a path is excluded from the code: neither packed nor hashed."""
+    """Returns whether a file is excluded from the code, and so neither packed nor hashed."""
     *folders, file = name.split("/")
     return not LEFT_OUT.isdisjoint(folders) or file.endswith(".pyc")
 
@@ -136,7 +142,11 @@ class _CodeFile(NamedTuple):
 
 
 def _opened(folder: Path) -> Folder:
-    """Opens a folder of code; the folder itself may be a link, since the user has named it."""
+    """Opens a folder of code; the folder itself may be a link, since the study names it.
+
+    Raises:
+        BadCodeError: The folder does not exist.
+    """
     try:
         return Folder.open(folder.resolve())
     except (FileNotFoundError, UnsafeFileError) as error:
@@ -164,7 +174,7 @@ def _code(source: Folder) -> list[_CodeFile]:
 
 
 def _files(source: Folder) -> Iterator[_CodeFile]:
-    """Yields the files of the code, sorted; links to files inside the folder count as files."""
+    """Yields the code's files, sorted by path; a link to a file in the folder counts as a file."""
     for name in sorted(source.files(skip=LEFT_OUT)):
         # Broken links, links to folders, pipes and sockets are skipped as well.
         if is_left_out(name) or not (source.path / name).is_file():

@@ -1,4 +1,7 @@
-"""The manifest of a checkpoint: its files with sizes and hashes, uploaded last."""
+"""The manifest of a checkpoint: a JSON file that lists the checkpoint's files.
+
+The manifest has each file's path, size and hash. It is uploaded after all other files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """One file of a checkpoint: its path in the folder, size and hash."""
+    """One file of a checkpoint: its path in the checkpoint's folder, its size and its hash."""
 
     path: str
     bytes: int
@@ -22,14 +25,14 @@ class ManifestFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of one checkpoint, sorted by path."""
+    """The step and the files of one checkpoint, sorted by path."""
 
     step: int
     files: tuple[ManifestFile, ...]
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files together."""
+        """The total size of all files of the checkpoint."""
         return sum(file.bytes for file in self.files)
 
     def to_json(self) -> bytes:
@@ -41,7 +44,8 @@ class Manifest:
         """Parses and checks a manifest.
 
         Raises:
-            ValueError: It is not a manifest, or has a path that leaves the folder.
+            ValueError: The text is not a manifest, or contains a path outside the checkpoint's
+                folder.
         """
         try:
             data = json.loads(text, parse_constant=_refuse_constant)
@@ -66,9 +70,9 @@ def _refuse_constant(name: str) -> float:
 
 
 def digest_of(manifest: bytes) -> str:
-    """Hashes a manifest's bytes as they are in the store.
+    """Returns the SHA-256 hash of the bytes of a manifest.
 
-    The manifest has the hashes of all files, so its digest identifies the complete checkpoint.
+    The manifest contains the hashes of all files, so its digest identifies the whole checkpoint.
     """
     return hashlib.sha256(manifest).hexdigest()
 
@@ -77,7 +81,8 @@ def check_path(path: str) -> None:
     """Checks that a relative path stays inside its folder.
 
     Raises:
-        ValueError: The path is absolute, empty, or has ``.`` or ``..`` in it.
+        ValueError: The path is absolute or empty, or contains an empty part, ``.``, ``..``, a
+            backslash or NUL.
     """
     parts = path.split("/")
     if not path or PurePosixPath(path).is_absolute() or not {"", ".", ".."}.isdisjoint(parts):

@@ -1,4 +1,4 @@
-"""Writes S3 session policies, which limit a pod's temporary credentials to one trial."""
+"""Builds S3 session policies, which limit a pod's temporary credentials to one trial's objects."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from urllib.parse import urlsplit
 from hpo_ops.checkpoints.manifest import check_path
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.=+@,:/-]+")
-"""Paths without wildcards and variables, which a policy would interpret."""
+"""Matches paths without characters that a policy interprets as wildcards or variables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAccess:
-    """The part of a store that a session may use; paths are relative to the store's URL.
+    """The part of an object store that a session may access.
+
+    All paths are relative to the store's URL.
 
     Attributes:
         store: The store's URL, such as ``s3://bucket/prefix``.
-        writable: Folders whose objects may be written and deleted as well.
+        writable: Folders whose objects may be listed, read, written and deleted.
         readable: Folders whose objects may be listed and read.
         objects: Single objects that may be read.
     """
@@ -32,14 +34,14 @@ class StoreAccess:
 
 
 def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
-    """Returns the policy, as JSON, that allows this access and nothing else.
+    """Returns the S3 session policy, as JSON, that allows only the given access.
 
     Args:
         access: The allowed part of the store.
-        partition: AWS's partition, the second part of its resource names: ``aws``, ``aws-cn``.
+        partition: The AWS partition in resource names (ARNs), such as ``aws`` or ``aws-cn``.
 
     Raises:
-        ValueError: The store is not S3, or a path has characters that a policy interprets.
+        ValueError: The store is not in S3, or a path has characters that a policy interprets.
     """
     parts = urlsplit(access.store)
     if parts.scheme != "s3" or not parts.netloc:
@@ -69,7 +71,10 @@ def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:
-    """Drops folders inside other folders: AWS limits a policy to 2,048 characters."""
+    """Returns the folders that are not inside another of the folders, without duplicates.
+
+    This shortens the policy, since AWS limits its length to 2,048 characters.
+    """
     return [
         folder
         for folder in dict.fromkeys(folders)
