@@ -1,1 +1,4 @@
-"""The gateway's services: commands on studies, trials and segments. Each call may be repeated."""
+"""The gateway's services: commands on studies, trials and segments.
+
+A segment is one uninterrupted execution of a trial. All commands are idempotent.
+"""

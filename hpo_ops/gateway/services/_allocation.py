@@ -1,4 +1,8 @@
-"""Widths of the trials of a live study: the allocator's decisions, carried out on the ledger."""
+"""Applies the allocator's decisions on the widths of running trials to the ledger.
+
+A trial's width is its number of resource units (such as GPUs), or a fraction below 1 where trials
+share a unit. A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,11 @@ ONE = Fraction(1)
 
 
 def width_for(session: StudyTransaction, number: int) -> tuple[Fraction, str | None]:
-    """The width of a trial's next segment, and the reason to wait where it gets no units."""
+    """Returns the width of a trial's next segment, and why the trial must wait.
+
+    Returns:
+        The width and None, or 0 and the reason if the allocator gives the trial no units.
+    """
     if session.record.config.allocator is None:
         return ONE, None
     allocation = _allocate(session, _units(session))
@@ -29,7 +37,12 @@ def width_for(session: StudyTransaction, number: int) -> tuple[Fraction, str | N
 
 
 def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
-    """The trials, of some that have a slot, whose next segment could take its lease now."""
+    """Returns which of the given trials could lease units for their next segment now.
+
+    Args:
+        session: The study.
+        numbers: Trials that have a slot, in the order in which they may take units.
+    """
     config = session.record.config
     if config.allocator is None:
         return list(numbers[: session.leases.count_free()])
@@ -46,10 +59,12 @@ def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
 
 
 def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
-    """The request to a running trial to save and start again with another width, if any.
+    """Requests a running trial to save a checkpoint and restart, if its width should change.
 
-    A trial that keeps its width runs on. A trial without a checkpoint is not widened, since it
-    would train its steps again.
+    A trial without a checkpoint is not widened, since it would have to repeat all of its steps.
+
+    Returns:
+        The decision to resize, or None if the trial continues with its present width.
     """
     config, number = session.record.config, segment.trial
     if config.allocator is None:
@@ -77,13 +92,16 @@ def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
 
 
 def _is_unsettled(session: StudyTransaction, units: int) -> bool:
-    """Whether units are idle, too many are held, or a trial with a slot has no units."""
+    """Checks whether units are idle, too many are held, or a trial with a slot has no units."""
     widths = [trial.width for trial in session.view.in_state(TrialState.RUNNING).values()]
     return sum(widths) != units or not all(widths)
 
 
 def _units(session: StudyTransaction) -> int:
-    """Units that the study may hold now; one a slot if the capacity of the pool is not known."""
+    """Returns how many units the study may hold now.
+
+    If the capacity of the pool is unknown, that is one unit for each slot of the study.
+    """
     config = session.record.config
     room = session.leases.room()
     if room.amount is None:
@@ -92,7 +110,7 @@ def _units(session: StudyTransaction) -> int:
 
 
 def _allocate(session: StudyTransaction, units: int) -> Allocation:
-    """Asks the allocator about every trial that has a slot."""
+    """Returns the allocator's distribution of the units over all trials that have a slot."""
     config, view = session.record.config, session.view
     allocator = config.create_allocator()
     if allocator is None:

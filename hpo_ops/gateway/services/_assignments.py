@@ -1,4 +1,7 @@
-"""The assignment of a segment: what its agent and its training need to know."""
+"""Assignments: what the agent and the training of a segment need to know to execute it.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from hpo_ops.protocol import Assignment
 def make_assignment(
     session: StudyTransaction, row: TrialRow, *, segment_id: str, from_step: int, units: float
 ) -> Assignment:
-    """The assignment of an open segment. The same segment always has the same one.
+    """Returns the assignment of an open segment; repeated calls return the same assignment.
 
     Args:
         session: The study.
-        row: The segment's trial, which has parameters.
+        row: The segment's trial, whose parameters must have been proposed already.
         segment_id: The segment.
-        from_step: The step of the checkpoint that it starts from; 0 without one.
-        units: Units that it has.
+        from_step: The step of the checkpoint from which the segment starts; 0 for no checkpoint.
+        units: The segment's number of resource units, or a fraction of a shared unit.
     """
     config = session.record.config
     is_fold = config.folds is not None and row.number != session.record.retraining

@@ -1,4 +1,4 @@
-"""Early end of a trial with folds: when a fold fails, or the mean of the folds is worse."""
+"""Ends a cross-validated trial early if a fold fails, or if it is worse than the best trial."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ _VERBS = {TrialState.FAILED: "failed", TrialState.PRUNED: "was pruned"}
 
 
 def judge(session: StudyTransaction, number: int) -> None:
-    """Ends the other folds of a trial if one fold failed or was pruned, or the trial is worse.
+    """Ends the unfinished folds of a trial that need not be trained.
 
-    Folds that have not begun are pruned without being trained; running ones are told to stop.
+    They need not be trained if another fold of the trial failed or was pruned, or if the trial is
+    significantly worse than the best trial (`folds.prune` is the p-value). Folds without an open
+    segment are pruned at once; running folds receive a request to stop.
+
+    Args:
+        session: The study.
+        number: The number of any fold of the trial; each fold has a trial number of its own.
     """
     config = session.record.config
     if config.folds is None or session.view.trials[number].is_retraining:
         return
     if session.record.is_over:
-        return  # they end with the study
+        return  # the end of the study ends its folds
     trial = number // config.fold_count
     if reason := _reason_to_end(session, trial):
         _end(session, trial, reason)
@@ -43,14 +49,14 @@ def _reason_to_end(session: StudyTransaction, trial: int) -> str | None:
 
 
 def _end(session: StudyTransaction, trial: int, reason: str) -> None:
-    """Prunes the folds of a trial that have not finished."""
+    """Prunes the unfinished folds of a trial, or requests running folds to stop."""
     count = session.record.config.fold_count
     numbers = range(trial * count, (trial + 1) * count)
     rows = session.trials.select(numbers)
     params = next((row.params for row in rows.values() if row.params is not None), None)
     logger.info("trial %d ends before all of its folds: %s", trial, reason)
     for number in numbers:
-        # Folds begin in order: those that are not there yet are the next to come.
+        # Folds are added in order, so that a missing fold gets exactly this number.
         if number not in rows:
             session.add_trial()
             if params is not None:

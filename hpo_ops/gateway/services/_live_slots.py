@@ -1,4 +1,7 @@
-"""Slots of a live study: which trials get the free slots, and how many slots are free."""
+"""Slots of a study in the ledger: counts the free slots and gives them to trials.
+
+A slot is room for one running trial; a study has `parallelism` slots.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from hpo_ops.ledger import StudyState, StudyTransaction
 
 
 def fill_slots(session: StudyTransaction, free: int) -> tuple[list[int], str]:
-    """Gives free slots to the trials that the scheduler picks; they are RUNNING from now on.
+    """Gives up to `free` slots to trials that the scheduler picks, and marks them as RUNNING.
 
     Returns:
-        The numbers of those trials, and the scheduler's reason.
+        The numbers of the picked trials, and the scheduler's reason. The list is empty if the
+        study is paused or stopping.
     """
     config = session.record.config
     if session.record.state is not StudyState.RUNNING:
@@ -38,6 +42,6 @@ def why_nothing_runs(session: StudyTransaction) -> str:
 
 
 def count_free_slots(session: StudyTransaction) -> int:
-    """How many slots of the study have no running trial."""
+    """Returns how many slots of the study have no running trial."""
     running = len(session.view.in_state(TrialState.RUNNING))
     return max(session.record.config.parallelism - running, 0)

@@ -1,4 +1,7 @@
-"""Copies of trials in population-based training: their parameters and first checkpoint."""
+"""Copies of trials in population-based training (PBT).
+
+A copy starts from a checkpoint of its parent trial, with changed parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,23 @@ from hpo_ops.ledger.rows import TrialRow
 
 
 def add_trial(session: StudyTransaction, member: Member) -> int:
-    """Reserves a new trial. The parameters of a copy are clipped to the search space."""
+    """Adds a trial to the ledger and returns its number; clips a copy's parameters to the space.
+
+    Args:
+        session: The study.
+        member: The scheduler's request for a new trial, with parent and parameters for a copy.
+    """
     space = session.record.config.space
     params = None if member.params is None else clip_params(space, member.params)
     return session.add_trial(parent=member.parent, requested_params=params)
 
 
 def restore_from(session: StudyTransaction, row: TrialRow, step: int) -> str | None:
-    """The folder in the store of the parent's checkpoints, until a copy has its own."""
+    """Returns the store folder of the parent's checkpoints if a copy has to start from there.
+
+    Returns:
+        None if the trial is not a copy, has a checkpoint of its own, or starts from step 0.
+    """
     if row.parent is None or step == 0:
         return None
     if session.checkpoints.has_any(row.number):

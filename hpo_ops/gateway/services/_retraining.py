@@ -8,13 +8,16 @@ from hpo_ops.ledger import StudyState, StudyTransaction
 
 
 def begin(session: StudyTransaction, best: Best | None) -> Retraining:
-    """The trial that trains the best parameters on all data, which is added if it does not exist.
+    """Adds the trial that trains the best parameters on all data, unless it exists already.
 
-    It trains up to the best step of the mean learning curve.
+    The added trial trains up to the best step of the best trial's mean learning curve.
 
     Args:
         session: The study, whose search is over.
-        best: Its best trial.
+        best: The best trial of the study; None if no trial has completed all of its folds.
+
+    Returns:
+        The number of the added or existing trial, or no number and why there is no retraining.
     """
     record = session.record
     if record.retraining is not None:

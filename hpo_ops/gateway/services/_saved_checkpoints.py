@@ -1,4 +1,4 @@
-"""Checkpoints in the ledger: their URIs, and those from which a segment may resume."""
+"""Checkpoints recorded in the ledger: their URIs, and the checkpoints a trial can resume from."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ from hpo_ops.ledger.rows import TrialRow
 from hpo_ops.protocol import SavedCheckpoint
 
 MOST_SAVED = 20
-"""Checkpoints in an assignment: the newest, and older ones in case that it is damaged."""
+"""The largest number of checkpoints in an assignment.
+
+The older checkpoints serve as fallbacks if the newest checkpoint is damaged."""
 
 
 def store_prefix(record: StudyRecord) -> str:
-    """The beginning of the URI of every object in a study's store."""
+    """Returns the URI of a study's store with a final slash: the prefix of all objects' URIs."""
     return f"{(record.config.checkpoints.store or '').rstrip('/')}/"
 
 
 def checkpoint_uri(record: StudyRecord, trial: int, step: int) -> str:
-    """The URI of a trial's checkpoint, under the study's key in the study's store."""
+    """Returns the URI of a trial's checkpoint, under the study's key in the study's store."""
     return f"{store_prefix(record)}{record.key}/trials/{trial}/{step}"
 
 
 def restorable(session: StudyTransaction, row: TrialRow, from_step: int) -> list[SavedCheckpoint]:
-    """The checkpoints from which a trial may resume, newest first, with their digests.
+    """Returns the checkpoints from which a trial can resume, newest first, with their digests.
 
-    A trial that the score cache served has checkpoints of its source among its own. A copy without
-    a checkpoint has those of its parent.
+    For a trial that the score cache served, these include checkpoints of the identical trial. For
+    a copy (in population-based training) without a checkpoint, they are those of its parent.
+
+    Args:
+        session: The study.
+        row: The trial.
+        from_step: The largest step of a returned checkpoint; 0 returns no checkpoints.
     """
     if from_step == 0:
         return []
@@ -44,7 +51,7 @@ def _saved(session: StudyTransaction, trial: int, at_most: int) -> list[SavedChe
 
 
 def _is_path(path: str) -> bool:
-    """Whether a path stays inside the store; older agents could record any path."""
+    """Checks that a path stays inside the store, since older agents could record any path."""
     try:
         check_path(path)
     except ValueError:

@@ -1,4 +1,9 @@
-"""Scores that tasks hand on by XCom: what the ledger misses is absorbed, differences are noted."""
+"""Compares the trial results that tasks passed through XCom with the ledger.
+
+A task passes its trial's result (here called score) to later tasks through XCom, also if the
+gateway could not be reached. A result that the ledger lacks is recorded (absorbed); a result that
+differs from the ledger is reported.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +29,16 @@ _OUTCOMES = {
 
 
 def absorb(session: StudyTransaction, scores: Sequence[TrialResult]) -> AbsorbedScores:
-    """Compares scores by XCom with the ledger and takes in what the ledger misses.
+    """Compares scores received through XCom with the ledger and records those that it lacks.
 
-    A score is trusted as the token of its DAG run is. Where the two differ the ledger counts; the
-    difference becomes an event of the study.
+    A score is trusted as much as the token of its DAG run. If a score and the ledger differ, the
+    ledger stays as it is, and the difference is recorded as an event of the study.
+
+    Returns:
+        The trials whose scores were recorded, and a sentence for each difference.
 
     Raises:
-        ValueError: There is no such trial.
+        ValueError: A score names a trial that does not exist, and its state is not pruned.
     """
     found = AbsorbedScores()
     for score in scores:
@@ -57,7 +65,7 @@ def _note(session: StudyTransaction, score: TrialResult, text: str, found: Absor
 
 
 def _take(session: StudyTransaction, score: TrialResult, found: AbsorbedScores) -> None:
-    """Ends the trial in the ledger as its score says."""
+    """Records a trial's end in the ledger, with the state, reports and reason of its score."""
     number, end = score.trial, score.unconfirmed
     segment = session.segments.find_open(number)
     if segment is None and end is not None:
@@ -93,7 +101,11 @@ def _take_segment(session: StudyTransaction, segment: SegmentRow, score: TrialRe
 
 
 def _last_report(session: StudyTransaction, score: TrialResult) -> list[Report]:
-    """The report that a score stands for; none where the study has more metrics than one."""
+    """Returns a score's best value as a report.
+
+    Returns:
+        A list of one report; empty if the score has no value or the study has several objectives.
+    """
     objectives = session.record.config.objectives
     if score.value is None or score.best_step is None or len(objectives) > 1:
         return []

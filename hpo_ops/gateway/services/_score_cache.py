@@ -1,9 +1,10 @@
 """The score cache: serves the reports of an identical earlier trial instead of training again.
 
-A trial is served when it is about to start a segment. The reports of an identical trial, one with
-the same cache key, are replayed into it one by one, through the scheduler, as if they had been
-trained. Where they end too early the trial goes on from the other's checkpoint. A trial waits
-while an identical one is being trained.
+A trial is served when it is about to start a segment (one uninterrupted execution of a trial).
+The cache looks for a source: an earlier trial with the same cache key. The reports of the source
+are replayed into the trial in the order of their steps, and the scheduler decides on them as if
+the trial had been trained. If the source has fewer steps than the trial needs, the trial resumes
+from a checkpoint of the source. While an identical trial is being trained, the trial waits.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from hpo_ops.protocol import Cause, Checkpoint, Outcome, ParamValue, Report, Seg
 logger = logging.getLogger(__name__)
 
 RUNNER = "cache"
-"""The runner of a segment that was served instead of trained."""
+"""The name recorded as the runner of a segment that was served by the cache, not trained."""
 
 
 def identity(
     record: StudyRecord, params: Mapping[str, ParamValue], *, fold: int | None = None
 ) -> TrialIdentity:
-    """The seed and the cache key of a trial with these parameters.
+    """Returns the seed and the cache key of a trial with the given parameters.
+
+    The cache key is None if the study does not use the cache (`cache: false`).
 
     Args:
         record: The study.
         params: The parameters.
-        fold: The fold, in a study with folds; None for the trial that trains on all data there.
+        fold: The fold in a study with folds, or None for that study's retraining on all data.
+            Ignored in a study without folds.
     """
     config = record.config
     same = canonical_params(config.space, params)
@@ -45,7 +49,7 @@ def identity(
         seed = seed_of_params(config.seed, same)
     if not config.cache:
         return TrialIdentity(seed=config.trial_seed)
-    here = f"only in {record.key}"  # what is not known cannot be identical in another study
+    here = f"only in {record.key}"  # unknown code or data is never identical across studies
     made_of = {
         "code": None if config.code is None else record.origin.code_hash or here,
         "image": record.origin.image or config.image,
@@ -63,15 +67,16 @@ def identity(
 def serve(session: StudyTransaction, row: TrialRow) -> str | None:
     """Replays the reports of an identical trial into a trial that is about to start a segment.
 
-    Afterwards the trial has finished, is paused, or still runs with fewer steps to train.
+    Afterwards the trial has finished, is paused, or is still RUNNING with fewer steps to train. If
+    no identical trial exists, nothing changes.
 
     Returns:
-        Why the trial has to wait, where an identical one is being trained; else None.
+        Why the trial has to wait, if an identical trial is being trained; otherwise None.
     """
     if row.cache_key is None:
         return None
     if session.record.config.data.version is not None:
-        session.cached.lock(row.cache_key)  # another study may be about to start the same
+        session.cached.lock(row.cache_key)  # another study may be starting an identical trial
     sources = session.cached.sources(row)
     for source in sources:
         if source.covers(row.until_step) and _replay(session, row, source, row.until_step):
@@ -90,7 +95,7 @@ def serve(session: StudyTransaction, row: TrialRow) -> str | None:
 
 
 def restore_from(session: StudyTransaction, number: int, step: int) -> str | None:
-    """The folder in the store of a trial's checkpoint, where the score cache lent it.
+    """Returns the store folder of a trial's checkpoint if it came from the score cache.
 
     Args:
         session: The study.
@@ -98,7 +103,7 @@ def restore_from(session: StudyTransaction, number: int, step: int) -> str | Non
         step: The checkpoint's step.
 
     Returns:
-        None where the trial saved the checkpoint itself.
+        The folder of the source's checkpoints, or None if the trial saved the checkpoint itself.
     """
     if step == 0:
         return None
@@ -114,17 +119,17 @@ def _replay(
     *,
     is_more: bool = False,
 ) -> bool:
-    """Replays the reports of a source into a trial, as a segment of its own that nobody trained.
+    """Replays the reports of a source into a trial, recorded as a separate segment of the trial.
 
     Args:
         session: The study.
         row: The trial.
         source: The identical trial.
-        until_step: The last step to replay.
-        is_more: Whether there is more to train after that: the trial goes on running.
+        until_step: The last step to replay; None for all.
+        is_more: Whether the trial has to be trained further after that step and stays RUNNING.
 
     Returns:
-        False where the reports lack a metric of this study, so that nothing was replayed.
+        Whether the reports were replayed: False if a report lacks a metric of this study.
     """
     number = row.number
     history = session.cached.reports_of(source, after=row.step, until_step=until_step)
@@ -181,7 +186,10 @@ def _start(session: StudyTransaction, row: TrialRow, until_step: int | None) -> 
 
 
 def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
-    """Reports one at a time, or all at once where no decision is made before the last of them."""
+    """Splits reports into batches after each of which the scheduler decides.
+
+    A batch has one report, or all reports if the scheduler cannot end the trial before the last.
+    """
     config = session.record.config
     if config.reproducible or (config.scheduler.name == "default" and config.goal.target is None):
         yield from [history] if history else []
@@ -192,7 +200,10 @@ def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[S
 def _borrow(
     session: StudyTransaction, number: int, segment_id: str, source: CacheSource, step: int
 ) -> None:
-    """Makes the newest and the best checkpoint of a source checkpoints of the trial too."""
+    """Records the newest and the best checkpoint of a source as checkpoints of the trial too.
+
+    Only checkpoints up to the given step are considered. No files are copied.
+    """
     saved = _checkpoints(session, source, at_most=step)
     if not saved:
         return
@@ -209,6 +220,6 @@ def _borrow(
 def _checkpoints(
     session: StudyTransaction, source: CacheSource, *, at_most: int | None
 ) -> dict[int, Checkpoint]:
-    """The checkpoints that a source still has in this study's store, by step."""
+    """Returns the checkpoints that a source still has in this study's store, by step."""
     prefix = store_prefix(session.record)
     return session.cached.checkpoints_of(source, at_most=at_most, uri_prefix=prefix)

@@ -1,4 +1,7 @@
-"""State transitions of a study, its trials and segments, each within one transaction."""
+"""State transitions of a study, its trials and segments, inside the caller's transaction.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def stop_if_due(session: StudyTransaction) -> None:
-    """Stops the study where its target, deadline, patience or number of failures is reached."""
+    """Stops the study if its target, deadline, patience or number of failures is reached."""
     if not session.record.is_searching:
         return
     config = session.record.config
@@ -30,7 +33,7 @@ def stop_if_due(session: StudyTransaction) -> None:
 
 
 def stop_if_nothing_is_left(session: StudyTransaction) -> None:
-    """Stops a study in which no trial runs and the scheduler would start none any more."""
+    """Stops the study if no trial is running and the scheduler would not start another trial."""
     if not session.record.is_searching or session.view.in_state(TrialState.RUNNING):
         return
     group = session.record.config.create_scheduler().next(session.view, 1, session.now)
@@ -41,7 +44,7 @@ def stop_if_nothing_is_left(session: StudyTransaction) -> None:
 def take_reports(
     session: StudyTransaction, number: int, segment_id: str, new: Sequence[Report]
 ) -> None:
-    """Records reports of a trial, and its best value.
+    """Records new reports of a trial and updates the trial's best value.
 
     Raises:
         ValueError: A report lacks a metric of the study.
@@ -64,9 +67,15 @@ def take_reports(
 
 
 def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) -> Decision:
-    """What a running trial is to do.
+    """Decides whether a running trial continues, pauses or stops.
 
-    Once an action other than to continue was requested, it stands until the segment ends.
+    An action other than continue, once requested, is repeated until the segment ends. If the
+    target or the deadline of the study is reached, the study stops as well.
+
+    Args:
+        session: The study.
+        segment: The open segment of the trial.
+        has_news: Whether there are new reports; without them the scheduler is not asked.
     """
     number = segment.trial
     view = session.view
@@ -95,7 +104,10 @@ def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) ->
 
 
 def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
-    """Asks the scheduler about the trials of a round that are paused at its barrier, by number."""
+    """Prunes those trials of a round that the scheduler stops at the barrier after the round.
+
+    The scheduler decides on the paused trials in the order of their numbers.
+    """
     scheduler = session.record.config.create_scheduler()
     for number in sorted(numbers):
         trial = session.view.trials[number]
@@ -110,7 +122,7 @@ def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
 
 
 def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentResult) -> TrialRow:
-    """Ends a segment and moves its trial to the state that follows; returns the trial."""
+    """Ends a segment and moves its trial to the resulting state; returns the updated trial."""
     number = segment.trial
     config = session.record.config
     session.segments.end(segment.id, number, result)
@@ -156,12 +168,12 @@ def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentR
 
 
 def fail_without_task(session: StudyTransaction, number: int) -> bool:
-    """Fails a RUNNING trial whose task is gone and will not be retried.
+    """Fails a trial if it is RUNNING although its task has ended and will not be retried.
 
-    Its open segment, if it has one, ends as preempted.
+    An open segment of the trial ends as preempted.
 
     Returns:
-        Whether the trial failed by this.
+        Whether this call failed the trial; False if the trial was not RUNNING.
     """
     if segment := session.segments.find_open(number):
         lost = SegmentResult(
@@ -177,7 +189,10 @@ def fail_without_task(session: StudyTransaction, number: int) -> bool:
 
 
 def _check_constraints(session: StudyTransaction, number: int) -> None:
-    """Records by how much a trial violates each constraint, once all values are known."""
+    """Records by how much a trial violates each constraint.
+
+    Nothing is recorded before all metrics and parameters that the constraints use are known.
+    """
     constraints = session.record.config.constraints
     if not constraints:
         return
@@ -190,7 +205,7 @@ def _check_constraints(session: StudyTransaction, number: int) -> None:
 
 
 def refuse_if_impossible(session: StudyTransaction, number: int) -> None:
-    """Prunes a trial whose parameters alone violate a constraint, before it runs."""
+    """Prunes a trial before it runs if its parameters alone violate a constraint."""
     if session.view.trials[number].state.is_finished:
         return
     for constraint in session.record.config.constraints:

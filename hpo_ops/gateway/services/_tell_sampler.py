@@ -1,4 +1,4 @@
-"""The results of finished trials that a sampler is told, averaged over folds where there are."""
+"""Passes the results of finished trials to the sampler; under cross-validation, means of folds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerResult:
-    """How a trial ended, as the sampler is told.
+    """The result of a finished trial in the form that the sampler receives.
 
     Attributes:
-        trial: Its number for the sampler, which counts trials and not folds.
-        numbers: Its numbers in the ledger, one for each fold.
-        state: How it ended.
-        values: A value for each metric; None without any report.
-        curve: Its learning curve.
-        violations: By how much it violates each constraint.
-        attributes: User attributes of Optuna's trial.
-        is_known: Whether the sampler proposed it. The sampler is not told of any other trial.
+        trial: The trial's number in the sampler, which counts trials and not folds.
+        numbers: The trial's numbers in the ledger, one for each fold.
+        state: The trial's final state.
+        values: A value for each metric; None if the trial has no value.
+        curve: The trial's learning curve as pairs of step and value.
+        violations: By how much the trial violates each constraint.
+        attributes: User attributes to set on Optuna's trial.
+        is_known: Whether the trial has parameters that the sampler proposed. The sampler does not
+            receive the results of other trials.
     """
 
     trial: int
@@ -42,7 +43,7 @@ class SamplerResult:
     is_known: bool = True
 
     def tell(self, search: Search) -> None:
-        """Tells the sampler. A completed trial without a value counts as failed."""
+        """Tells the sampler the result; a completed trial without a value is told as failed."""
         if not self.is_known:
             return
         is_empty = self.state is TrialState.COMPLETED and self.values is None
@@ -57,7 +58,7 @@ class SamplerResult:
 
 
 def untold_results(sampler: SamplerLock) -> list[SamplerResult]:
-    """The finished trials that the sampler was not told of yet, by number."""
+    """Returns the results that the sampler has not received yet, in the order of trial numbers."""
     if sampler.record.config.folds is not None:
         return list(_results_of_folds(sampler))
     return [
@@ -75,7 +76,7 @@ def untold_results(sampler: SamplerLock) -> list[SamplerResult]:
 
 
 def _results_of_folds(sampler: SamplerLock) -> Iterator[SamplerResult]:
-    """The trials whose folds have all finished, or will never begin."""
+    """Yields the results of trials whose folds have all finished or will never start."""
     config = sampler.record.config
     count = config.fold_count
     for trial, group in groupby(sampler.untold_trials(), lambda fold: fold.row.number // count):
@@ -104,17 +105,21 @@ def _results_of_folds(sampler: SamplerLock) -> Iterator[SamplerResult]:
 
 
 def _largest(violations: Sequence[Sequence[float]]) -> list[float]:
-    """By how much a trial violates each constraint: the largest violation of its folds.
+    """Returns for each constraint the largest violation among the folds of a trial.
 
-    A fold that was refused before it ran has fewer violations than there are constraints; it
-    counts only where no fold has more.
+    A fold that was pruned before it ran may have fewer violations than there are constraints. Such
+    a fold is ignored if another fold has more violations.
     """
     complete = [row for row in violations if len(row) == max(map(len, violations))]
     return [max(column) for column in zip(*complete, strict=True)]
 
 
 def _values(record: StudyRecord, row: TrialRow) -> list[float] | None:
-    """A trial's values: the best of a single metric, the last of several, which go together."""
+    """Returns a trial's values, one for each objective, or None if the trial has no value.
+
+    With one objective it is the best value. With several it is the last value of each, so that all
+    values are of the same report.
+    """
     if row.value is None:
         return None
     objectives = record.config.objectives

@@ -1,4 +1,4 @@
-"""A trial's row in the ledger as the result that the gateway sends to tasks."""
+"""Converts a trial's row of the ledger into the result message that the gateway sends to tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hpo_ops.ledger.rows import TrialRow
 
 
 def trial_result(row: TrialRow) -> TrialResult:
-    """The state, the best value and the parameters of a trial, as it was when it was read."""
+    """Returns the result message of a trial with its state, best value and parameters."""
     return TrialResult(
         trial=row.number,
         state=row.state,

@@ -1,4 +1,4 @@
-"""Warm start: finds the study whose trials a new study starts with, and hands them over."""
+"""Warm start: copies the trials of an earlier study into the sampler of a new study."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asker:
-    """The new study that asks for a warm start.
+    """The new study that requests a warm start.
 
     Attributes:
-        identity: Its DAG, DAG run and task group.
-        owner: The person who triggered it.
-        share: DAGs with which it shares its trials.
+        identity: The new study's DAG, DAG run and task group.
+        owner: The person who triggered the new study; None if no person did.
+        share: DAGs with which the new study shares its trials.
     """
 
     identity: StudyIdentity
@@ -37,11 +37,11 @@ class Asker:
 
     @property
     def dag_id(self) -> str:
-        """Its DAG."""
+        """The new study's DAG."""
         return self.identity.dag_id
 
     def is_same(self, record: StudyRecord) -> bool:
-        """Whether a study is this one."""
+        """Checks whether a recorded study is the new study itself."""
         return self.identity == StudyIdentity(record.dag_id, record.run_id, record.task_group)
 
 
@@ -52,10 +52,13 @@ def read(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> warm_start_trials.Source | None:
-    """Reads the trials to start with; None without a warm start, or if it was done before.
+    """Reads the trials of the earlier study that a warm start names.
+
+    Returns:
+        The trials, or None if the new study has no warm start or has been warm-started already.
 
     Raises:
-        StudyError: The study to start from does not exist, or cannot be used.
+        StudyError: The earlier study does not exist, or cannot be used.
     """
     wanted = config.warm_start
     if wanted is None or _is_done(proposals, asker):
@@ -95,7 +98,16 @@ def read(
 def take(
     proposals: Proposals, record: StudyRecord, source: warm_start_trials.Source | None
 ) -> list[str]:
-    """Adds the trials of another study to a study; returns lines on those taken and left out."""
+    """Adds the trials of an earlier study to a study's sampler.
+
+    Args:
+        proposals: The samplers of studies.
+        record: The new study.
+        source: The trials of the earlier study; None if they have been added already.
+
+    Returns:
+        Lines for people on which trials were added and which were left out, and why.
+    """
     if record.config.warm_start is None:
         return []
     with proposals.ledger.sampler_lock(record.id):
@@ -129,7 +141,11 @@ def _is_done(proposals: Proposals, asker: Asker) -> bool:
 
 
 def _address(storage: str, environment: Mapping[str, str]) -> str:
-    """The URL that the operator gave to the name of a storage; a study cannot give a URL."""
+    """Returns the URL that the operator has set in the environment for a storage's name.
+
+    Raises:
+        ValueError: No URL is set for the name, or the study gives a URL in place of a name.
+    """
     if not STORAGE_NAME.fullmatch(storage):
         raise ValueError("warm_start.storage is a URL, but must be a name")
     name = STORAGE_VARIABLE.format(storage.upper())
@@ -139,10 +155,13 @@ def _address(storage: str, environment: Mapping[str, str]) -> str:
 
 
 def _earlier(ledger: Ledger, wanted: WarmStart, asker: Asker) -> StudyRecord | None:
-    """The newest study of the wanted name, and run if given, that the asker may use.
+    """Finds the newest study with the wanted name, and run id if given, that the asker may use.
 
-    Its own DAG's studies and its owner's come first: anyone may give a study any name, and one
-    that merely shares must not come before those.
+    Studies of the asker's DAG or owner take precedence over studies of other DAGs that share with
+    it. Study names are not unique, so that a stranger's study may have the same name.
+
+    Returns:
+        The study, or None if the asker may use no such study.
     """
     shared: StudyRecord | None = None
     for record in ledger.named(wanted.study, run_id=wanted.run):

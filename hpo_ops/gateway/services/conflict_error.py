@@ -1,5 +1,5 @@
-"""The error of a request for a name, key or DAG run that is in use already."""
+"""The error for a request whose name, idempotency key or DAG run is already in use."""
 
 
 class ConflictError(ValueError):
-    """The name, key or DAG run belongs to another study, job or person."""
+    """The name, idempotency key or DAG run belongs to another study, job or person."""

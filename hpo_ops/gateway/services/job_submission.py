@@ -1,4 +1,7 @@
-"""Submission of jobs: a JSON object and a code archive become a study of the generic DAG."""
+"""Submission of jobs: starts a study of the generic DAG from a JSON object and a code archive.
+
+The generic DAG (`hpo_study`, `hpo_pod_study`) runs a complete study from its run's conf.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +29,31 @@ from hpo_ops.ledger import Ledger, StudyIdentity, UnknownStudyError
 from hpo_ops.ledger.job_table import JobRow, add_job, find_submission, list_jobs
 
 ARCHIVES = "archives"
-"""Folder of the store with code archives that jobs name instead of uploading them."""
+"""Folder of the store with the code archives of jobs that are submitted without an upload."""
 
 
 class Runs(Protocol):
     """Starts DAG runs and looks up their state, on the platform that the gateway is part of."""
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
-        """Starts a DAG run; a run that exists already stays as it is."""
+        """Starts a DAG run on behalf of a user; a run that exists already is left unchanged."""
         ...
 
     def state(self, dag_id: str, run_id: str) -> str | None:
-        """Airflow's state of a DAG run; None where there is no such run."""
+        """Returns Airflow's state of a DAG run, or None if the run does not exist."""
         ...
 
 
 @dataclass(frozen=True)
 class Platform:
-    """What the submission of jobs needs from the platform that the gateway is part of.
+    """The parts of the platform around the gateway that the submission of jobs uses.
 
     Attributes:
-        runs: Starts DAG runs.
-        open_store: Opens the platform's store; returns its URL too.
-        folder: Where code is unpacked, for users' samplers.
-        runner: The runner of the jobs' trials.
-        most_trials: The largest number of trials of a rolling study.
+        runs: Starts DAG runs and looks up their state.
+        open_store: Opens the platform's store; returns the store's URL and the store.
+        folder: Local folder into which code is unpacked, for samplers that users have written.
+        runner: The name of the runner that executes the jobs' trials.
+        most_trials: The largest allowed number of trials of a job.
     """
 
     runs: Runs
@@ -62,33 +65,33 @@ class Platform:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Submits jobs and looks up their status. Every call is safe to repeat."""
+    """Submits jobs and looks up their status. All methods are idempotent."""
 
     ledger: Ledger
     platform: Platform
 
     @property
     def dag_id(self) -> str:
-        """The DAG that executes jobs."""
+        """The id of the DAG that executes jobs: the generic DAG of the platform's runner."""
         return find_runner(self.platform.runner).generic_dag
 
     def submit(
         self, data: object, *, key: str | None, archive: BinaryIO | None, user: str
     ) -> tuple[JobStatus, bool]:
-        """Starts a study from a job, once.
+        """Starts a study from a job, unless the same job was submitted before.
 
         Args:
-            data: The job.
+            data: The job as parsed JSON.
             key: The submission's idempotency key; None uses the job's name as the key.
-            archive: Its code; None where the job names an archive in the store.
-            user: The person who submits it.
+            archive: The code archive; None if the job names an archive in the store.
+            user: The name of the person who submits the job.
 
         Returns:
             The job's status, and whether the job is new.
 
         Raises:
             StudyError: The job or its code is invalid; the message names the JSON key.
-            ConflictError: Another job of this person has the same key or name.
+            ConflictError: The person has submitted a different job with the same key or name.
         """
         job = parse_job(data)
         known = self._find(job, key, user)
@@ -105,16 +108,16 @@ class Jobs:
     def status(
         self, name: str, run_id: str | None = None, *, user: str, may_read: Right
     ) -> JobStatus:
-        """Looks up the status of the newest job of a name; jobs of the caller come first.
+        """Returns the status of the newest job with a name; jobs of the caller take precedence.
 
         Args:
-            name: The job's name, which jobs of other people may have too.
-            run_id: Its DAG run; None for any.
-            user: The person who asks.
-            may_read: Whether that person may see a job.
+            name: The job's name. Jobs of different people may have the same name.
+            run_id: The job's DAG run; None for any DAG run.
+            user: The name of the caller.
+            may_read: Checks whether the caller may see a job.
 
         Raises:
-            LookupError: There is no such job, or none that the person may see.
+            LookupError: No such job exists, or the caller may not see it.
         """
         with self.ledger.connect() as connection:
             rows = list_jobs(connection, name, run_id=run_id, user=user)
@@ -124,7 +127,14 @@ class Jobs:
         return self._status(row)
 
     def _take_code(self, job: Job, archive: BinaryIO | None) -> tuple[str, StudyConfig]:
-        """Checks a job's code and keeps it in the store; returns its URI, and the study."""
+        """Checks a job and its code, and saves the code in the store.
+
+        Returns:
+            The URI of the saved code, and the configuration of the job's study.
+
+        Raises:
+            StudyError: The job or its code is invalid.
+        """
         source = f"job {job.jobname}"
         address, store = self.platform.open_store()
         with tempfile.TemporaryDirectory(prefix="hpo-job-") as folder:
@@ -156,7 +166,11 @@ class Jobs:
             raise StudyError(source, problems)
 
     def _enter(self, job: Job, code: str, key: str | None, user: str) -> JobRow:
-        """Enters a job; returns the row of the first submission with its key or name."""
+        """Records a job in the ledger, unless its key or name was used by the same user before.
+
+        Returns:
+            The recorded job: the new job, or the earlier job with the same key or name.
+        """
         new = JobRow(
             key=key,
             name=job.jobname,
@@ -207,7 +221,7 @@ class Jobs:
 
 
 def _notes(dag_id: str) -> list[str]:
-    """What the runner of a generic DAG has to say to people who submit jobs."""
+    """Returns the note of a generic DAG's runner to people who submit jobs, if it has one."""
     return [
         runner.job_note
         for runner in all_runners().values()
@@ -216,7 +230,11 @@ def _notes(dag_id: str) -> list[str]:
 
 
 def _check_same(row: JobRow, job: Job, code: str) -> None:
-    """Raises `ConflictError` if the job that was submitted with a key before is different."""
+    """Checks that a resubmitted job equals the job on record with the same key or name.
+
+    Raises:
+        ConflictError: The two jobs differ in a JSON key or in their code.
+    """
     keys = job.differences(Job.model_validate(row.job))
     if not keys and row.code == code:
         return
@@ -229,7 +247,11 @@ def _check_same(row: JobRow, job: Job, code: str) -> None:
 
 
 def _read_archive(store: Store, file_name: str) -> BytesIO:
-    """Reads a code archive from the store."""
+    """Reads a code archive from the store.
+
+    Raises:
+        BadCodeError: The archive does not exist or is too large, or its name is not allowed.
+    """
     name = f"{ARCHIVES}/{file_name.lstrip('/')}"
     try:
         check_path(name)

@@ -1,4 +1,8 @@
-"""The ledger's side of the reconciler: what is open, and how leftovers of a crash are repaired."""
+"""The reconciler's access to the ledger: lists what is open, and repairs leftovers of a crash.
+
+A segment is one uninterrupted execution of a trial. A leftover is, for example, an open segment
+without a process or pod, or a lease of resource units whose segment has ended.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,17 @@ def read_ledger(
     may_edit: Right,
     is_operator: bool = True,
 ) -> LedgerPart:
-    """Reads what is open, as far as the caller may see it. Takes no lock.
+    """Lists the open studies, open segments and stray leases that the caller may see.
+
+    A stray lease is a lease of a segment that has ended. The function takes no lock.
 
     Args:
         ledger: The ledger.
-        segment_ids: Segments to describe, whether or not they are open.
-        may_read: Whether the caller may see a study.
-        may_edit: Whether the caller may change a study.
-        is_operator: Whether the caller may know which segments exist. For other callers a segment
-            that does not exist is reported as hidden, like one that they may not see.
+        segment_ids: Further segments to list, whether or not they are open.
+        may_read: Checks whether the caller may see a study.
+        may_edit: Checks whether the caller may change a study.
+        is_operator: Whether the caller may know which segments exist. For other callers, `hidden`
+            lists segments that do not exist along with segments that they may not see.
     """
     with ledger.connect() as connection:
         studies = repair_queries.list_open_studies(connection)
@@ -86,7 +92,10 @@ def _stray_lease(lease: StrayLeaseOfStudy, may_edit: Right) -> StrayLease:
 
 
 def close_study(studies: StudyService, study_id: int, reason: str) -> None:
-    """Closes a study whose DAG run cannot: open segments end, leases are released."""
+    """Ends a study whose DAG run is over and did not end it.
+
+    Open segments end, unfinished trials are pruned, and leases are released.
+    """
     studies.stop(study_id, reason)
     studies.end(study_id, {})
 
@@ -95,7 +104,7 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
     """Ends a segment as preempted, unless a heartbeat has extended its lease meanwhile.
 
     Returns:
-        Whether the segment has ended.
+        True if the segment has ended, by this call or before; False if its lease is still valid.
 
     Raises:
         LookupError: The study has no such segment.
@@ -115,6 +124,6 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
 
 
 def free_leases(ledger: Ledger, study_id: int) -> list[str]:
-    """Releases the leases of a study's segments that have ended; returns those segments."""
+    """Releases the leases of a study's ended segments; returns the ids of these segments."""
     with ledger.study(study_id) as session:
         return repair_queries.release_stray_leases(session.connection, study_id)

@@ -1,4 +1,8 @@
-"""Next actions: what the task of a trial does now, and which waiting tasks should ask again."""
+"""Next actions: tells the Airflow task of a trial what to do, and wakes up waiting tasks.
+
+A task runs a segment (one uninterrupted execution of a trial), waits, or finishes. A segment needs
+a slot (room for one running trial of the study) and a lease of resource units (such as GPUs).
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,24 @@ from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
 
 @dataclass(frozen=True)
 class NextActionService:
-    """Answers the tasks of trials. Every call is safe to repeat."""
+    """Decides what the tasks of trials do next. All methods are idempotent."""
 
     ledger: Ledger
     proposals: Proposals
     keys: KeyRing
 
     def next_action(self, study_id: int, number: int, key: str) -> NextAction:
-        """What the task of a trial is to do now: run a segment, wait, or finish.
+        """Returns what the task of a trial has to do now: run a segment, wait, or finish.
 
         Args:
             study_id: The study.
             number: The trial.
-            key: Idempotency key of the task's attempt. The same key gets the same segment again;
-                another key ends an open segment as preempted, since its worker must be gone.
+            key: Idempotency key of the task's attempt. The same key returns the same open segment
+                again. Another key ends the open segment as preempted, since a new attempt implies
+                that the worker of the previous attempt is gone.
+
+        Raises:
+            LookupError: The study runs in rounds and has no such trial.
         """
         with self.ledger.study(study_id) as session:
             answer = self._answer(session, number, key)
@@ -45,7 +53,7 @@ class NextActionService:
                 return answer
             if answer.params is not None:
                 return self._start(session, answer, key)
-        # The sampler is asked as late as this, so that it knows every result so far.
+        # The sampler proposes as late as possible, so that it knows every result so far.
         with self.proposals.proposed(study_id, [number]) as session:
             row = session.trials.get(number)
             if row.state.is_finished:
@@ -58,7 +66,7 @@ class NextActionService:
             return self._start(session, row, key)
 
     def _answer(self, session: StudyTransaction, number: int, key: str) -> NextAction | TrialRow:
-        """The next action, or the trial itself where it has a slot and may start a segment."""
+        """Returns the next action, or the trial if it has a slot and can start a segment."""
         row = session.trials.find(number)
         segment = session.segments.find_open(number) if row is not None else None
         if row is not None and segment is not None:
@@ -87,7 +95,12 @@ class NextActionService:
         return self._ask_for_slot(session, number)
 
     def _ask_for_slot(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
-        """Fills the free slots of a rolling study, which may go to other trials than this one."""
+        """Fills the free slots of a rolling study (`flow: rolling`).
+
+        Returns:
+            The trial if it was given a slot. Otherwise, as the slots may have gone to other
+            trials, the action to wait, or to finish if the study is over.
+        """
         granted, reason = _live_slots.fill_slots(session, _live_slots.count_free_slots(session))
         if number in granted:
             return session.trials.get(number)
@@ -99,11 +112,16 @@ class NextActionService:
         return NextAction(kind=NextActionKind.WAIT, reason=reason, is_next=is_next)
 
     def _start(self, session: StudyTransaction, row: TrialRow, key: str) -> NextAction:
-        """Starts a segment of a trial that has a slot and parameters, if it gets a lease."""
+        """Starts a segment of a trial that has a slot and parameters.
+
+        Returns:
+            The action to run the segment, or to wait if no units can be leased. If the score cache
+            serves the trial, it may be the action to finish or to wait.
+        """
         if reason := _score_cache.serve(session, row):
             return NextAction(kind=NextActionKind.WAIT, reason=reason)
         if session.view.trials[row.number].state is not TrialState.RUNNING:
-            # The score cache served it to its end, or to a step at which it was paused or stopped.
+            # The reports from the score cache have completed, paused or stopped the trial.
             answer = self._answer(session, row.number, key)
             return answer if isinstance(answer, NextAction) else self._start(session, answer, key)
         config = session.record.config
@@ -159,7 +177,13 @@ class NextActionService:
         )
 
     def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
-        """The waiting tasks that should ask for their next action again, each with the reason."""
+        """Returns a wake-up with a reason for each task that should request its action again.
+
+        Free slots of rolling studies are filled on the way, and studies that are due to stop stop.
+
+        Args:
+            waiting: The tasks that wait.
+        """
         answers: list[WakeUp] = []
         for study_id in dict.fromkeys(item.study_id for item in waiting):
             mine = [item for item in waiting if item.study_id == study_id]
@@ -168,16 +192,25 @@ class NextActionService:
         return answers
 
     def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
-        """Trials that are RUNNING in the ledger although their tasks have ended."""
+        """Returns those of the given trials that are RUNNING in the ledger.
+
+        Args:
+            study_id: The study.
+            numbers: Trials whose tasks have ended, so that none of them should be RUNNING.
+        """
         with self.ledger.study(study_id) as session:
             running = session.view.in_state(TrialState.RUNNING)
             return [number for number in numbers if number in running]
 
     def abandon(self, study_id: int, numbers: Sequence[int]) -> list[int]:
-        """Fails running trials whose tasks have ended and will not be retried.
+        """Fails those of the given trials that are RUNNING.
+
+        Args:
+            study_id: The study.
+            numbers: Trials whose tasks have ended and will not be retried.
 
         Returns:
-            The numbers of the trials that failed by this.
+            The numbers of the trials that this call has failed.
         """
         with self.ledger.study(study_id) as session:
             running = session.view.in_state(TrialState.RUNNING)
@@ -192,7 +225,7 @@ class NextActionService:
 
 
 def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> list[WakeUp]:
-    """The waiting tasks of one study that should ask again, each with the reason."""
+    """Returns the wake-ups of the waiting tasks of one study; see `NextActionService.ready`."""
     config, study_id = session.record.config, session.record.id
     if not config.reproducible:
         _study_transitions.stop_if_due(session)
@@ -231,7 +264,10 @@ def _finish(row: TrialRow) -> NextAction:
 
 
 def _finish_early(session: StudyTransaction, number: int, row: TrialRow | None) -> NextAction:
-    """Prunes a trial that has not finished when the study stops, or that was never added."""
+    """Returns the action to finish, for an unfinished trial of a study that is over.
+
+    The trial is pruned in the ledger, if it is in the ledger.
+    """
     reason = f"the study stops: {session.record.reason}"
     if row is None:
         score = TrialResult(trial=number, state=TrialState.PRUNED, reason=reason)
@@ -241,13 +277,17 @@ def _finish_early(session: StudyTransaction, number: int, row: TrialRow | None) 
 
 
 def _has_finished(session: StudyTransaction, number: int) -> bool:
-    """Whether a trial finished while its task waited, as a fold does when another fold fails."""
+    """Checks whether a trial has finished. A waiting fold finishes if another fold fails."""
     trials = session.view.trials
     return number < len(trials) and trials[number].state.is_finished
 
 
 def _wake_finished(session: StudyTransaction, number: int) -> WakeUp:
-    """Wakes the task of a finished trial; that of a pruned one ends without a worker."""
+    """Returns the wake-up of a finished trial's task.
+
+    The wake-up of a pruned trial has the trial's result, so that the task can end without being
+    scheduled on a worker again.
+    """
     result = trial_result(session.trials.get(number))
     is_pruned = result.state is TrialState.PRUNED
     return WakeUp(
@@ -259,7 +299,13 @@ def _wake_finished(session: StudyTransaction, number: int) -> WakeUp:
 
 
 def _wake_at_end_of_study(session: StudyTransaction, number: int | None) -> WakeUp:
-    """Wakes a task because the study is over. Its trial, if it has one, is pruned."""
+    """Returns the wake-up of a task whose study is over.
+
+    Args:
+        session: The study.
+        number: The task's trial, which is pruned if it has neither finished nor an open segment;
+            None for a task that waits for the study and not for a trial.
+    """
     result = None
     if number is not None and session.segments.find_open(number) is None:
         if _has_finished(session, number):

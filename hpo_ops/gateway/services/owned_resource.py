@@ -1,4 +1,4 @@
-"""What services need to know of a caller's rights: which resources it may read or change."""
+"""The types by which services check whether a caller may read or change a resource."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Protocol
 
 
 class OwnedResource(Protocol):
-    """A study, or a job, segment or lease of one, with the facts on which rights depend."""
+    """A study, or a job, segment or lease of a study, with the facts that rights depend on."""
 
     @property
     def dag_id(self) -> str:
-        """The DAG of the study."""
+        """The id of the study's DAG."""
         ...
 
     @property
     def run_id(self) -> str:
-        """The DAG run of the study."""
+        """The id of the study's DAG run."""
         ...
 
     @property
     def owner(self) -> str | None:
-        """The person who triggered the DAG run; None if no person did, as for a schedule."""
+        """The person who triggered the DAG run; None for a run without one, as a scheduled run."""
         ...
 
 
 Right = Callable[[OwnedResource], bool]
-"""Whether a caller has a right, to read or to change, on a resource."""
+"""Checks whether a caller has a certain right (to read, or to change) on a resource."""

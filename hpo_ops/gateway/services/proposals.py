@@ -1,4 +1,4 @@
-"""The search of a study: asks Optuna for parameters and tells it results."""
+"""Asks Optuna for the parameters of trials and tells it their results ("ask" and "tell")."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
 
 
 MAX_SEARCHES = 64
-"""Studies whose search a process keeps in memory."""
+"""The largest number of studies whose Optuna search a process caches in memory."""
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Asks Optuna for parameters of trials, and tells it how trials ended.
+    """Asks Optuna for the parameters of trials, and tells it how trials ended.
 
-    Both happen under the study's sampler lock, one request after the other, and outside of the
-    study's own lock, since a sampler may take seconds.
+    Both happen under the study's sampler lock, so that requests to one sampler do not overlap.
+    The study's own lock is not held meanwhile, since a sampler may take seconds.
     """
 
     ledger: Ledger
 
     @cached_property
     def storage(self) -> BaseStorage:
-        """Optuna's tables in the ledger's database."""
+        """The Optuna storage, whose tables are in the ledger's database."""
         return open_storage(self.ledger.url)
 
     @contextmanager
     def proposed(self, study_id: int, numbers: Sequence[int]) -> Iterator[StudyTransaction]:
-        """The transaction in which trials get the parameters that they lack.
+        """Proposes parameters of trials, and yields the transaction that records the parameters.
 
-        Before that, Optuna is told of every finished trial that it was not told of yet, by number.
-        A trial is reserved in the ledger before Optuna is asked. After a crash in between, the
-        same question is asked again and has the same answer. Each fold of a trial asks for the
-        trial, so that all folds have the same parameters.
+        First, Optuna receives the results of all finished trials that it does not know yet, in the
+        order of their numbers. Trials are in the ledger before Optuna proposes their parameters;
+        after a crash in between, Optuna proposes the same parameters again. All folds of a trial
+        have the same parameters, since Optuna counts them as one trial.
 
         Args:
             study_id: The study.
-            numbers: Trials that need parameters. Those before them that lack them get theirs too,
-                since Optuna is asked in the order of the numbers.
+            numbers: Trials that need parameters. Earlier trials without parameters get parameters
+                too, since Optuna proposes in the order of trial numbers.
         """
         with self.ledger.sampler_lock(study_id) as sampler:
             record = sampler.record
@@ -75,12 +75,12 @@ class Proposals:
                 yield session
 
     def tell(self, study_id: int) -> None:
-        """Tells Optuna of every finished trial that it was not told of yet."""
+        """Tells Optuna the results of all finished trials that it does not know yet."""
         with self.proposed(study_id, []):
             pass
 
     def search(self, record: StudyRecord) -> Search:
-        """A study's search in Optuna."""
+        """Returns a study's Optuna search, from the cache if the configuration is unchanged."""
         config, search = self._searches.get(record.key, (None, None))
         if search is None or config is not record.config:
             search = self._make_search(record.key, record.config)
@@ -112,6 +112,9 @@ class Proposals:
 def _identity(
     record: StudyRecord, row: TrialRow, params: Mapping[str, ParamValue]
 ) -> TrialIdentity:
-    """The seed and cache key of a trial. A copy has no key: its reports depend on its parent."""
+    """Returns the seed and the cache key of a trial.
+
+    A copy (in population-based training) has no cache key: its reports depend on its parent.
+    """
     identity = _score_cache.identity(record, params, fold=row.number % record.config.fold_count)
     return identity if row.parent is None else replace(identity, cache_key=None)

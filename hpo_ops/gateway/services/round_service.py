@@ -1,4 +1,9 @@
-"""Rounds: which trials a round has, and its end at the barrier; for `sample` and `collect`."""
+"""Rounds: samples the trials of a round, and closes the round when its trials have run.
+
+A round is a batch of trials that are sampled together. The barrier at its end is the point at
+which all trials of the round have finished or are paused. The tasks `sample` and `collect` of a
+DAG use this module.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +21,19 @@ from hpo_ops.ledger import Ledger, StudyTransaction
 
 @dataclass(frozen=True)
 class RoundService:
-    """Samples and collects the rounds of studies. Every call is safe to repeat."""
+    """Samples and collects the rounds of studies. All methods are idempotent."""
 
     ledger: Ledger
     proposals: Proposals
 
     def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Round:
-        """The trials of a round: the scheduler chooses them, the sampler proposes parameters.
+        """Returns the trials of a round, which the scheduler chooses, with sampled parameters.
 
         Args:
             study_id: The study.
             round_number: The round. A round that was sampled before keeps its trials.
-            rounds_left: Rounds that the DAG still has, this one included. The round is larger
-                than usual where the trials would not fit into them otherwise.
+            rounds_left: The number of rounds left in the DAG, including the sampled round. The
+                round is enlarged if the remaining trials would not fit into these rounds.
         """
         with self.ledger.study(study_id) as session:
             row = session.rounds.find(round_number)
@@ -56,16 +61,18 @@ class RoundService:
     def collect(
         self, study_id: int, round_number: int, scores: Sequence[TrialResult]
     ) -> CollectedRound:
-        """Closes a round: absorbs scores, judges the trials at its barrier, tells the sampler.
+        """Closes a round: absorbs scores, decides on the paused trials, and tells the sampler.
+
+        To absorb a score is to record a trial result that the ledger lacks.
 
         Args:
             study_id: The study.
             round_number: The round.
-            scores: The scores that the tasks of its trials handed on by XCom.
+            scores: The results of the round's trials, as their tasks passed them through XCom.
 
         Raises:
             LookupError: The round was never sampled.
-            ValueError: A score is of a trial that the round does not have.
+            ValueError: A score belongs to a trial that is not in the round.
         """
         compared = AbsorbedScores()
         with self.ledger.study(study_id) as session:
@@ -89,7 +96,10 @@ class RoundService:
 
 
 def _close_round(session: StudyTransaction, numbers: Sequence[int]) -> None:
-    """Fails the trials of a round that neither finished nor paused: their tasks are gone."""
+    """Fails the trials of a round that are still RUNNING, since all tasks of the round have ended.
+
+    In a reproducible study the scheduler then decides on the paused trials.
+    """
     for number in numbers:
         _study_transitions.fail_without_task(session, number)
     if session.record.config.reproducible:

@@ -1,4 +1,7 @@
-"""Segments: their reports, forecasts, checkpoints, heartbeats and ends, as agents send them."""
+"""Records what agents send about segments: reports, forecasts, checkpoints, heartbeats, ends.
+
+A segment is one uninterrupted execution of a trial; its agent is the process beside the training.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +31,20 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentOverError(PermissionError):
-    """The segment has ended in the ledger: nothing more is accepted from its agent."""
+    """The segment has ended in the ledger, so that messages of its agent are refused."""
 
 
 @dataclass(frozen=True)
 class SegmentService:
-    """Takes what agents send about segments. Every call is one transaction and safe to repeat."""
+    """Records the messages of agents about segments. All methods are idempotent."""
 
     ledger: Ledger
 
     def report(self, segment_id: str, new: Sequence[Report]) -> Control:
-        """Records reports and returns the action for the trial.
+        """Records new reports and returns the action for the trial.
 
-        A call is also a heartbeat, with or without reports: it extends the segment's lease. A
-        segment whose lease was given away meanwhile is told to pause.
+        Every call, also without reports, is a heartbeat that extends the segment's lease. If the
+        lease has expired and no new lease is available, the action is to pause.
 
         Raises:
             SegmentOverError: The segment has ended.
@@ -61,10 +64,14 @@ class SegmentService:
         return Control(action=decision.action, reason=decision.reason)
 
     def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
-        """Extends the leases of segments whose pods exist: a heartbeat that the platform sends.
+        """Extends the leases of segments on behalf of their agents.
+
+        Args:
+            segment_ids: Segments whose pods exist according to the platform.
 
         Returns:
-            The segments to terminate: they have ended, or their study is over or paused.
+            The segments to terminate: those that are unknown or have ended, and those whose study
+            is over or paused.
         """
         over = []
         for segment_id in segment_ids:
@@ -83,14 +90,22 @@ class SegmentService:
         return over
 
     def curve(self, segment_id: str) -> list[tuple[int, float]]:
-        """The learning curve of the segment's trial, earlier segments included."""
+        """Returns the learning curve (step, value) of the segment's trial over all its segments.
+
+        Raises:
+            SegmentOverError: The segment has ended.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
             return session.reports.curve(number)
 
     def forecast(self, segment_id: str, made: CurveForecast) -> None:
-        """Records a forecast. A decision on it is made at the report of its step."""
+        """Records a forecast of the learning curve, for the decision at the report of its step.
+
+        Raises:
+            SegmentOverError: The segment has ended.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             _require_open(session, segment_id)
@@ -99,8 +114,12 @@ class SegmentService:
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
         """Records that a checkpoint is complete in the store.
 
-        Its URI is made from the study, the trial and the step. The URI that the agent sends is not
-        used: it could make other tasks read, copy or delete objects of another study.
+        The recorded URI is built from the study, the trial and the step. The URI in the agent's
+        message is ignored: a forged URI could make tasks read, copy or delete objects of another
+        study.
+
+        Raises:
+            SegmentOverError: The segment has ended.
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
@@ -111,7 +130,11 @@ class SegmentService:
             )
 
     def store_access(self, segment_id: str) -> StoreAccess:
-        """The part of the store that the agent of an open segment may read and write."""
+        """Returns which parts of the store the agent of an open segment may read and write.
+
+        Raises:
+            SegmentOverError: The segment has ended.
+        """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
             segment, record = _require_open(session, segment_id), session.record
@@ -133,25 +156,25 @@ class SegmentService:
         is_agent: bool = False,
         is_fallback: bool = False,
     ) -> SegmentReceipt:
-        """Records how a segment ended, with its last reports. The first result counts.
+        """Records a segment's result and its last reports, unless a result is already on record.
 
-        A task may add provenance afterwards. The segment's own agent may only repeat its result,
-        which changes nothing.
+        After the first result, a task may still add provenance, and the segment's own agent may
+        repeat the result, which has no effect.
 
         Args:
             segment_id: The segment.
-            result: How it ended.
-            last: Its last reports.
-            provenance: What it was trained with.
-            is_agent: Whether the segment's own agent sends this, rather than a task.
-            is_fallback: Whether the result is only what the platform knows of the segment, sent
-                in case that its agent reported no end.
+            result: How the segment ended.
+            last: The segment's last reports.
+            provenance: The code, image, packages and hardware that the segment was trained with.
+            is_agent: Whether the sender is the segment's own agent and not a task.
+            is_fallback: Whether the result is only what the platform knows about the segment, sent
+                in case the agent could not report the end.
 
         Returns:
-            The result that counts, and the trial's if it has finished.
+            The result on record, and the trial's result if the trial has finished.
 
         Raises:
-            SegmentOverError: The agent sends another result than the one on record.
+            SegmentOverError: The agent's result differs from the result on record.
         """
         study_id, number = self.ledger.study_of_segment(segment_id)
         with self.ledger.study(study_id) as session:
@@ -188,10 +211,10 @@ class SegmentService:
 
 
 def _extend_lease(session: StudyTransaction, segment: SegmentRow) -> str | None:
-    """Extends a segment's lease, or takes a new one where it has expired.
+    """Extends a segment's lease, or takes a new lease if the old lease has expired.
 
     Returns:
-        Why there is no lease to be had any more; None where the segment has one.
+        None if the segment has a lease afterwards; otherwise why no lease is available.
     """
     if session.leases.renew(segment.id):
         return None
@@ -199,7 +222,10 @@ def _extend_lease(session: StudyTransaction, segment: SegmentRow) -> str | None:
 
 
 def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
-    """Whether a result repeats the one that counts; older segments have no cause on record."""
+    """Checks whether a result equals the result on record, apart from the cause.
+
+    The causes are not compared, since older segments have no cause on record.
+    """
     return replace(said, cause=counted.cause) == counted
 
 

@@ -1,4 +1,4 @@
-"""Studies: their start, their steering by people, and their end."""
+"""Starts and ends studies, and carries out what people request: pause, resume, stop, change."""
 
 from __future__ import annotations
 
@@ -45,16 +45,19 @@ logger = logging.getLogger(__name__)
 
 NOT_LISTED = AllowedStores(())
 MAX_RUNS = 256
-"""DAG runs whose study a process remembers."""
+"""The largest number of DAG runs whose study a process caches in memory."""
 
 
 @dataclass(frozen=True)
 class StudyService:
-    """Starts, steers and ends studies. Every call is safe to repeat.
+    """Starts, controls and ends studies. All methods are idempotent.
 
     Attributes:
-        stores: The stores that studies may use; where none is listed, only `prepare` checks them.
-        share: DAGs with which every study shares its trials, in addition to its own list.
+        ledger: The database.
+        proposals: Asks samplers for parameters and tells them results.
+        stores: The stores that studies may use. If the list is empty, the gateway does not check
+            a study's store; the DAG's task `prepare` does.
+        share: DAGs with which every study shares its trials, in addition to the study's `share`.
     """
 
     ledger: Ledger
@@ -63,10 +66,10 @@ class StudyService:
     share: tuple[str, ...] = ()
 
     def start(self, request: StudyRequest) -> StudyHandle:
-        """Records a new study for a DAG run; the study of a DAG run that has one already is kept.
+        """Records the study of a DAG run, unless the DAG run has a study already.
 
         Raises:
-            StudyError: The study is not valid, or cannot be warm-started as it asks for.
+            StudyError: The study is invalid, or its warm start is not possible.
             ConflictError: The DAG run, or the experiment, belongs to another person.
         """
         config = parse_study(request.config, source=f"study of {request.dag_id}")
@@ -75,7 +78,7 @@ class StudyService:
         share = (*config.share, *self.share)
         asker = _warm_start.Asker(identity, owner=request.owner, share=share)
         self._check_owner(asker, request)
-        # Read before the study is recorded, so that a bad warm start leaves no study behind.
+        # Read before the study is recorded, so that an invalid warm start records no study.
         source = _warm_start.read(self.proposals, config, asker)
         record = self.ledger.start_study(
             config,
@@ -101,10 +104,14 @@ class StudyService:
                 raise StudyError(config.name, [f"checkpoints.{error}"]) from error
 
     def _check_owner(self, asker: _warm_start.Asker, request: StudyRequest) -> None:
-        """Refuses a run that would continue a study, or join an experiment, of another person.
+        """Checks that a run does not continue a study, or join an experiment, of another person.
 
-        Run ids of a generic DAG are free to choose: a run that was deleted can be triggered again
-        by someone else, and so can a run that calls itself a repeat.
+        Anyone who may trigger a generic DAG chooses the run id. They could reuse the id of a
+        deleted run, or declare their run a repeat of another person's run.
+
+        Raises:
+            ConflictError: The study or experiment belongs to another person, or the run that is
+                to be repeated has no study.
         """
         runs = {request.run_id, request.experiment or request.run_id}
         for run_id in sorted(runs):
@@ -126,7 +133,11 @@ class StudyService:
                 )
 
     def study_of_run(self, identity: StudyIdentity) -> StudyHandle:
-        """The study of a DAG run as its tasks see it, which never changes and is remembered."""
+        """Returns the handle of a DAG run's study, which never changes and is therefore cached.
+
+        Raises:
+            UnknownStudyError: The DAG run has no study.
+        """
         known = self._runs.get(identity)
         if known is None:
             known = self._runs[identity] = _handle(self.ledger.find_run(identity))
@@ -139,7 +150,11 @@ class StudyService:
         return OrderedDict()
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
-        """Compares scores that came by XCom with the ledger, and absorbs what it misses."""
+        """Compares trial results received through XCom with the ledger, and records missing ones.
+
+        Returns:
+            The trials whose results were recorded, and a sentence for each difference.
+        """
         with self.ledger.study(study_id) as session:
             compared = _score_absorption.absorb(session, scores)
             if compared.absorbed:
@@ -147,7 +162,7 @@ class StudyService:
             return compared
 
     def verdict(self, study_id: int) -> StudyVerdict:
-        """Whether the study goes on, stops, or waits because it is paused."""
+        """Stops the study if it is due to stop; returns whether it continues, waits or stops."""
         with self.ledger.study(study_id) as session:
             _study_transitions.stop_if_due(session)
             _study_transitions.stop_if_nothing_is_left(session)
@@ -159,13 +174,20 @@ class StudyService:
             return StudyVerdict(kind=VerdictKind.GO_ON, reason="there is more to try", seen=seen)
 
     def retrain(self, study_id: int) -> Retraining:
-        """Adds the trial that trains the best parameters on all data, once the search is over."""
+        """Adds the trial that trains the best parameters on all data, after the search has ended.
+
+        Returns:
+            The number of the trial, or no number and why there is no retraining.
+        """
         best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:
             return _retraining.begin(session, best)
 
     def stop(self, study_id: int, reason: str) -> None:
-        """Ends the search: running trials are told to stop, and the best trial is published."""
+        """Ends the search of a study: its running trials receive the action to stop.
+
+        The study's DAG run then publishes the best trial.
+        """
         with self.ledger.study(study_id) as session:
             session.stop(reason)
 
@@ -180,10 +202,18 @@ class StudyService:
             session.resume()
 
     def change(self, study_id: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Changes the configuration of a running study; returns the values now in force.
+        """Changes the configuration of a running study.
+
+        Args:
+            study_id: The study.
+            changes: New values by dotted key of the configuration.
+
+        Returns:
+            All keys that can be changed, with their values after the change.
 
         Raises:
             StudyError: A key or a value is not allowed.
+            ValueError: The study is over.
         """
         with self.ledger.study(study_id) as session:
             if session.record.is_over:
@@ -195,11 +225,11 @@ class StudyService:
             return config.changeable()
 
     def end(self, study_id: int, result: dict[str, Any]) -> None:
-        """Ends a study for good: unfinished trials are pruned, and the sampler is told of all.
+        """Ends a study permanently: prunes unfinished trials, and tells the sampler all results.
 
         Args:
             study_id: The study.
-            result: What `result.json` of the study has.
+            result: The content of the study's `result.json`.
         """
         with self.ledger.study(study_id) as session:
             session.stop("its DAG run ended")

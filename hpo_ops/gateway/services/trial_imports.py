@@ -1,4 +1,4 @@
-"""Imports: trials that were run elsewhere become an ended study, for warm starts of others."""
+"""Imports: records trials that were run elsewhere as an ended study, for warm starts from it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from hpo_ops.samplers.warm_start_trials import MAX_TAKEN
 def import_trials(
     studies: StudyService, study: StudyConfig, request: ImportRequest, *, owner: str | None = None
 ) -> Imported:
-    """Records the trials that fit a study's space as an ended study. Safe to repeat.
+    """Records those imported trials that fit a study's search space as an ended study.
 
-    The study belongs to the DAG of its name. Its run id is a hash of the request, so that the
-    same trials are imported once.
+    The study belongs to the DAG with the study's name. Its run id contains a hash of the request,
+    so that a repeated import of the same trials has no effect.
+
+    Returns:
+        The study's name and run id, and the trials that were left out, by problem.
 
     Raises:
-        StudyError: No trial fits; the message says why.
+        StudyError: No trial fits the search space; the message gives the reasons.
     """
     known, left_out = choose(study, request.trials)
     if not known:
@@ -58,7 +61,11 @@ def import_trials(
 def choose(
     study: StudyConfig, past: Sequence[PastTrial]
 ) -> tuple[list[KnownTrial], dict[str, list[int]]]:
-    """Splits past trials into those that fit a study's space, and the others by their problem."""
+    """Selects the past trials that fit a study's search space and metrics.
+
+    Returns:
+        The trials that fit, and the numbers of all other trials, by the problem they have.
+    """
     known: list[KnownTrial] = []
     left_out: dict[str, list[int]] = {}
     for trial in past:
@@ -93,6 +100,6 @@ def _imported_trial(trial: KnownTrial, study: StudyConfig, source: str) -> Impor
 
 
 def _digest(request: ImportRequest) -> str:
-    """A hash of the request: the same trials for the same study are the same import."""
+    """Returns a hash of the request, which is the same for the same trials and study."""
     text = json.dumps(request.to_dict(), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
