@@ -1,4 +1,4 @@
-"""The nouns and rules of a study, and the ports that policies implement: no I/O, no clock."""
+"""The domain model of a study, and the protocols that policies implement: no I/O, no clock."""
 
 from hpo_ops.core._policy_ports import Allocator, Scheduler, StaticAllocator
 from hpo_ops.core._study_view import Direction, Goal, Index, Study

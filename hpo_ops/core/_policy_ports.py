@@ -1,6 +1,6 @@
 """The policy ports: protocols that schedulers and allocators implement.
 
-There are no base classes: mypy and the contract tests in ``tests/contracts`` prove conformity.
+There are no base classes: mypy and the tests in ``tests/contracts`` check that policies conform.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from hpo_ops.core.trial_state import Trial
 class Scheduler(Protocol):
     """Decides which trials run, and for how long.
 
-    A scheduler is a frozen value: a view of the study in, a decision out. It has no clock, no I/O
-    and no state of its own, since each call may be made in another process. The same study must
-    get the same answer.
+    A scheduler is an immutable object that maps a view of the study to a decision. It has no
+    clock, no I/O and no state of its own, since each call may be made in another process. The
+    same view must always give the same decision.
     """
 
     @property
     def pauses(self) -> bool:
-        """Whether the scheduler may pause trials; a class attribute, the same for all options.
+        """Whether the scheduler may pause trials; a class attribute that no option changes.
 
-        Studies of a pausing scheduler have ``flow: rolling``, and Airflow keeps the task of every
-        paused trial.
+        A study with such a scheduler must be a rolling study (``flow: rolling``), in which every
+        paused trial has an unfinished Airflow task.
         """
         ...
 
     @property
     def copies(self) -> bool:
-        """Whether trials start from the checkpoints of others; a class attribute.
+        """Whether new trials may start from checkpoints of other trials; a class attribute.
 
-        Studies of a copying scheduler have ``flow: rolling``, and recorded traces cannot be
-        replayed under it.
+        A study with such a scheduler must be a rolling study (``flow: rolling``), and the
+        simulator cannot replay recorded traces with the scheduler.
         """
         ...
 
@@ -45,39 +45,40 @@ class Scheduler(Protocol):
 
     @property
     def rungs(self) -> tuple[int, ...] | None:
-        """Steps at which a segment may end for a decision between rounds (``at_barrier``).
+        """Steps at which a segment may end so that the scheduler can decide between two rounds.
 
-        Empty where no trial is ever paused or stopped. None where the scheduler decides while
-        trials run: its studies cannot have ``reproducible: true``.
+        A round is a batch of trials that run together (see ``Goal.at_barrier``). Empty if the
+        scheduler never pauses or stops a trial. None if the scheduler decides while trials run:
+        its studies cannot have ``reproducible: true``.
         """
         ...
 
     @property
     def forecast_every(self) -> int | None:
-        """Steps between two forecasts of a learning curve; None where none are needed.
+        """Steps between two forecasts of a learning curve; None if no forecasts are needed.
 
-        A scheduler with a number here reads ``trial.forecast``, and must have ``max_steps``.
+        A scheduler that uses ``trial.forecast`` returns a number, and must have ``max_steps``.
         """
         ...
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        """Which trials to start or resume on the free slots, and why no others.
+        """Returns the trials to start or resume on the free slots, with the reason.
 
         Args:
             study: The study.
-            free: Number of free slots. The group must not be larger.
+            free: Number of free slots: the largest number of members of the returned group.
             now: Seconds since the study started.
         """
         ...
 
     def on_report(self, study: Study, trial: Trial, now: float) -> Decision:
-        """Whether a trial that has just reported continues, pauses or stops, and why.
+        """Decides whether a trial that has just reported continues, pauses or stops.
 
         A paused trial keeps its checkpoint and may be resumed by ``next``. A stopped trial cannot
         be resumed; its checkpoints may be deleted.
 
         Args:
-            study: The study, which has the report already.
+            study: The study, which already includes the report.
             trial: The trial that reported.
             now: Seconds since the study started.
         """
@@ -85,19 +86,23 @@ class Scheduler(Protocol):
 
 
 class Allocator(Protocol):
-    """Decides how many units each running trial gets. A frozen value, like a scheduler."""
+    """Decides how many units (such as GPUs) each running trial gets.
+
+    An allocator is an immutable object without state of its own, like a scheduler.
+    """
 
     def allocate(
         self, study: Study, group: TrialGroup, capacity: Capacity, now: float
     ) -> Allocation:
-        """Units for the members of a group.
+        """Assigns units to the members of a group.
 
-        A running trial that is placed with another width is restarted from its checkpoint with
-        that width. A running trial that is not placed is paused until units are free.
+        A running trial that gets another width (number of units, or a fraction of one unit) is
+        restarted from its checkpoint with that width. A running trial that gets no units is
+        paused until units are free.
 
         Args:
             study: The study.
-            group: All trials that run or are to run, each with its number.
+            group: All trials that run or should run. Each member must have a trial number.
             capacity: The units of the pool.
             now: Seconds since the study started.
         """
@@ -106,12 +111,12 @@ class Allocator(Protocol):
 
 @runtime_checkable
 class StaticAllocator(Protocol):
-    """An allocator whose answer depends only on which trials there are and on the capacity.
+    """An allocator whose allocation depends only on the set of trials and on the capacity.
 
-    It is not asked again when a trial has reported.
+    The allocator is not called again after a report.
     """
 
     @property
     def is_static(self) -> Literal[True]:
-        """Always true; its presence marks the class."""
+        """Always true: an allocator with this attribute is treated as static."""
         ...

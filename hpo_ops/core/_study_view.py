@@ -1,4 +1,4 @@
-"""The view of a study that policies get: trials, and indexes that are updated incrementally."""
+"""The view of a study that policies read: its trials, and incrementally updated indexes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Direction(StrEnum):
     MINIMIZE = "minimize"
 
     def to_score(self, value: float) -> float:
-        """The score of a value: larger is better."""
+        """Converts a value of the metric to a score, of which larger is better."""
         return value if self is MAXIMIZE else -value
 
     def to_value(self, score: float) -> float:
-        """The value of a score."""
+        """Converts a score back to a value of the metric."""
         return self.to_score(score)
 
 
 MAXIMIZE = Direction.MAXIMIZE
-"""Looking up an enum member takes longer than a global, and every report does it."""
+"""Global for the enum member: a global is faster to look up, which every report does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,12 @@ class Goal:
 
     Attributes:
         direction: The direction of the metric.
-        trials: Largest number of trials; with folds each fold counts.
-        target: Value of the metric that ends the study.
-        deadline_seconds: Seconds since the study started after which no trial runs.
-        at_barrier: Whether decisions are made only between rounds, so that the same seed gives
-            the same study.
+        trials: Largest number of trials; under cross-validation, each fold counts as a trial.
+        target: Value of the metric at which the study ends; None for no target.
+        deadline_seconds: Seconds from the start of the study after which no trial runs; None for
+            no deadline.
+        at_barrier: Whether the scheduler decides only between rounds (batches of trials that
+            wait for each other), so that the same seed gives the same study.
         folds: Number of folds of each trial; 1 without cross-validation.
     """
 
@@ -66,11 +67,11 @@ class Goal:
     folds: int = 1
 
     def by_trial(self) -> Goal:
-        """The goal of the study of aggregated trials, without folds."""
+        """Returns the goal of the study of aggregated trials, each of which averages its folds."""
         return replace(self, trials=self.trials // self.folds, folds=1)
 
     def name_of(self, number: int) -> str:
-        """The name of a trial for people.
+        """Returns the display name of a trial or fold.
 
         >>> Goal(trials=4).name_of(3), Goal(trials=20, folds=5).name_of(16)
         ('trial 3', 'fold 2 of trial 3')
@@ -85,7 +86,7 @@ class Goal:
         return None if self.target is None else self.direction.to_score(self.target)
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the deadline; infinity without one."""
+        """Returns the seconds until the deadline, or infinity if the study has no deadline."""
         return math.inf if self.deadline_seconds is None else self.deadline_seconds - now
 
 
@@ -93,11 +94,21 @@ class Index(Protocol):
     """Derived data about a study that is updated at every change, for queries in O(log n)."""
 
     def reported(self, trial: Trial, before: int) -> None:
-        """Called when a trial has a new observation; ``before`` is the previous step, or -1."""
+        """Updates the index after a trial has a new observation.
+
+        Args:
+            trial: The trial, which already includes the observation.
+            before: The trial's previous reported step; -1 if this is its first report.
+        """
         ...
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Called when a trial has changed its state; ``before`` is the previous one."""
+        """Updates the index after a trial has changed its state.
+
+        Args:
+            trial: The trial in its new state.
+            before: The trial's previous state.
+        """
         ...
 
 
@@ -108,8 +119,8 @@ class Study:
     """The trials of a study, with rankings and indexes that are updated at every change.
 
     The view is mutable and never copied, so that a query costs O(log n) or less. Policies only
-    read it. The ledger fills the view of a live study, the simulator's event loop that of a
-    simulated one. Not thread-safe.
+    read the view. The ledger fills the view of a live study, and the simulator's event loop fills
+    the view of a simulated study. The class is not thread-safe.
     """
 
     def __init__(self, goal: Goal) -> None:
@@ -120,13 +131,13 @@ class Study:
         """Number of trials that have finished since the best score last improved."""
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
         self.slots = 0
-        """Slots: trials that may run at the same time now; 0 where unknown."""
+        """Number of trials that may run at the same time now; 0 if it is unknown."""
         self.forecast_log: list[int] = []
-        """Number of the trial of every forecast so far, in order of arrival."""
+        """Trial number of every forecast so far, in the order in which forecasts arrived."""
         self._rankings: dict[int, Ranking] = {}
         self._ranked: list[int] = []
         self._indexes: dict[Hashable, Any] = {}
-        """Indexes by key; all users of a key make the same kind of index."""
+        """Indexes by key; all users of a key create the same kind of index."""
         # Bound methods of the indexes: binding them once saves two lookups per report and index.
         self._on_report: list[Callable[[Trial, int], None]] = []
         self._on_move: list[Callable[[Trial, TrialState], None]] = []
@@ -134,7 +145,7 @@ class Study:
     # -- queries ---------------------------------------------------------------------------
 
     def in_state(self, state: TrialState) -> Mapping[int, Trial]:
-        """Trials in a state by number, in the order in which they entered it."""
+        """Returns the trials in a state by number, ordered by when they entered the state."""
         return self._by_state[state]
 
     @property
@@ -144,22 +155,22 @@ class Study:
 
     @property
     def unstarted(self) -> int:
-        """Number of trials that may still be created; a started trial gets all its folds."""
+        """Number of trials that may still be created, including all folds of a started trial."""
         goal, count = self.goal, len(self.trials)
         if count < goal.trials and goal.folds == 1:  # the usual case
             return goal.trials - count
         return max(goal.trials - count, -count % goal.folds)
 
     def name_of(self, number: int) -> str:
-        """The name of a trial for people."""
+        """Returns the display name of a trial, fold or retraining."""
         if self.trials[number].is_retraining:
             return "the retraining"
         return self.goal.name_of(number)
 
     def ranking_at(self, step: int) -> Ranking:
-        """The ranking of the scores that trials first reported at or after a step.
+        """Returns the ranking of the scores that trials first reported at or after a step.
 
-        The first query for a step visits every trial; from then on the ranking is updated.
+        The first query for a step visits every trial; later reports update the ranking.
         """
         ranking = self._rankings.get(step)
         if ranking is None:
@@ -171,11 +182,11 @@ class Study:
         return ranking
 
     def index(self, key: Hashable, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """The index under a key; the first query builds it from every trial.
+        """Returns the index with a key; the first query builds the index from all trials.
 
         Args:
-            key: Name of the index; all users of a key must make the same kind of index.
-            make: Makes an empty index.
+            key: Key of the index; all users of a key must create the same kind of index.
+            make: Creates an empty index.
         """
         index: AnyIndex | None = self._indexes.get(key)
         if index is None:
@@ -209,12 +220,12 @@ class Study:
         return trial
 
     def move(self, number: int, state: TrialState, *, decided_step: int | None = None) -> Trial:
-        """Moves a trial into a state.
+        """Moves a trial into a state, and releases its units unless the state is RUNNING.
 
         Args:
-            number: The trial.
-            state: Its new state.
-            decided_step: For a pause, the step of the report on which it was decided.
+            number: Number of the trial.
+            state: The trial's new state.
+            decided_step: For a pause, the step of the report on which the pause was decided.
         """
         trial, by_state = self.trials[number], self._by_state
         before = trial.state
@@ -238,7 +249,14 @@ class Study:
         units: tuple[int, ...] = (),
         group: int = 0,
     ) -> Trial:
-        """Starts a segment of a trial with these resources."""
+        """Starts a segment (one uninterrupted execution) of a trial, and moves it to RUNNING.
+
+        Args:
+            number: Number of the trial.
+            width: Number of units of the trial, or its fraction of one unit.
+            units: Indexes of the units; empty if no allocator places trials.
+            group: Number of the trial group in which the trial runs.
+        """
         trial = self.trials[number]
         trial.observations_at_start = len(trial.observations)
         self.move(number, RUNNING)
@@ -249,12 +267,12 @@ class Study:
         return trial
 
     def set_forecast(self, number: int, forecast: Forecast | None) -> None:
-        """Sets the newest forecast of a trial; None if the fit failed."""
+        """Sets the newest forecast of a trial, or None if the fit failed."""
         self.trials[number].forecast = forecast
         self.forecast_log.append(number)
 
     def end_segment(self, number: int) -> None:
-        """Ends the segment of a trial, which releases its units. The state stays as it is."""
+        """Releases the units of a trial when its segment ends, without changing its state."""
         self.trials[number].width = NO_UNIT
         self.trials[number].units = ()
 
@@ -266,18 +284,18 @@ class Study:
         seconds: float = 0.0,
         width: Fraction | None = None,
     ) -> bool:
-        """Records a report, and returns whether it was new.
+        """Records a report, and returns whether the report was new.
 
-        A report of an earlier or the same step is a repetition, and is ignored. A value that is
-        not a number gets the score minus infinity.
+        A report of a step at or before the trial's last step is a repetition and is ignored. A
+        NaN value gets the score minus infinity.
 
         Args:
-            number: The trial.
+            number: Number of the trial.
             step: The reported step.
             value: The objective's value, as the training reported it.
             seconds: Training time since the previous report.
-            width: Units that the step was trained with; by default those that the trial holds
-                now, or 1.
+            width: Width of the trial during the step; by default its current width, or one unit
+                if it holds none.
         """
         trial = self.trials[number]
         seen = trial.observations
@@ -311,7 +329,7 @@ class Study:
         return True
 
     def _ranked_between(self, before: int, step: int) -> Iterable[int]:
-        """Steps after ``before`` and up to ``step``, at least those that have a ranking."""
+        """Returns a superset of the ranked steps after ``before`` and up to ``step``."""
         if step <= before + 2:  # the next step, or the first: the usual case
             return range(before + 1, step + 1)
         low = bisect_right(self._ranked, before)

@@ -1,4 +1,4 @@
-"""Keys of the score cache: trials with the same key have the same reports."""
+"""Keys of the score cache, which serves the reports of an identical earlier trial."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hpo_ops.protocol import ParamValue
 
 
 def canonical_params(space: Space, params: Mapping[str, ParamValue]) -> str:
-    """Parameters as canonical text: the same point of a space always gives the same text.
+    """Returns the canonical JSON text of parameters, equal for equal points of the space.
 
-    The order of the parameters does not matter. Values get the types that the space declares.
+    The text does not depend on the order of the parameters. Values are converted to the types that
+    the space declares.
 
     >>> space = Space({"lr": Float(low=0, high=1), "depth": Int(low=1, high=3)})
     >>> canonical_params(space, {"lr": 1, "depth": 2.0})
@@ -36,18 +37,18 @@ def _typed(parameter: Parameter | None, value: ParamValue) -> ParamValue:
 
 
 def seed_of_params(seed: int, params: str) -> int:
-    """The seed that all trials with these canonical parameters share."""
+    """Returns the seed shared by all trials of a study that have the same canonical parameters."""
     return derive_seed(seed, "params", params)
 
 
 def cache_key(*, made_of: Mapping[str, object], params: str, seed: int, fold: str = "") -> str:
-    """The key under which the score cache finds the reports of a trial, at any length.
+    """Returns the key of a trial's reports in the score cache, whatever the trial's length.
 
     Args:
         made_of: Code, image, command and data of the training.
-        params: Canonical parameters.
+        params: The trial's parameters as text from `canonical_params`.
         seed: The trial's seed.
-        fold: Name of the fold; empty without folds.
+        fold: Name of the fold; empty without cross-validation.
     """
     identity = {"made_of": made_of, "params": params, "seed": seed, "fold": fold}
     return hashlib.sha256(_text(identity).encode()).hexdigest()

@@ -19,12 +19,14 @@ _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
 _FUNCTIONS: dict[str, Callable[..., float]] = {"abs": abs, "min": min, "max": max, "log": math.log}
 MAX_LENGTH = 200
 UNDEFINED = 1e300
-"""Violation of an inequality whose sides cannot be computed, such as a division by zero."""
+"""Violation of a constraint with a side that cannot be computed, such as a division by zero."""
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """An inequality ``left <= right`` or ``left >= right`` of arithmetic on names and numbers.
+    """An inequality ``left <= right`` or ``left >= right`` between two arithmetic expressions.
+
+    The expressions consist of numbers and the names of parameters and metrics.
 
     >>> Constraint("width * depth <= 512").violation({"width": 64, "depth": 10})
     128
@@ -37,7 +39,7 @@ class Constraint:
 
     @cached_property
     def _sides(self) -> tuple[ast.expr, ast.expr]:
-        """Both sides as ``(smaller, larger)``: the constraint is that the first is not greater."""
+        """Both sides as ``(smaller, larger)``: the constraint is ``smaller <= larger``."""
         if len(self.text) > MAX_LENGTH:
             raise ValueError(
                 f"has {len(self.text)} characters, but must have {MAX_LENGTH} or less"
@@ -62,9 +64,9 @@ class Constraint:
         return frozenset(found)
 
     def violation(self, values: Mapping[str, object]) -> float | None:
-        """By how much values violate the constraint; 0 or less if they satisfy it.
+        """Returns by how much values violate the constraint: 0 or less if they satisfy it.
 
-        None if a name has no number among the values.
+        Returns None if the constraint has a name for which the values contain no number.
         """
         numbers: dict[str, float] = {}
         for name in self.names:

@@ -1,9 +1,9 @@
-"""Decisions: the answers of policies, always with a reason for people.
+"""Decisions: the return values of policies, always with a human-readable reason.
 
-`Decision`, `Member` and `TrialGroup` are immutable to the type checker (``Final``), not at run
-time. Every report makes a `Decision`, and the simulator makes millions: frozen dataclasses, which
-take three to five times as long to make, slow replays under ``asha`` and ``bandit`` down by 7 to
-10 %. Treat them as frozen.
+`Decision`, `Member` and `TrialGroup` are immutable for the type checker (``Final``), not at run
+time; treat them as frozen. Every report creates a `Decision`, and the simulator creates millions.
+Frozen dataclasses take three to five times as long to create, which slows replays with ``asha``
+and ``bandit`` down by 7 to 10 %.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Final, NamedTuple
 from hpo_ops.protocol import Action, ParamValue
 
 CONTINUE, PAUSE, STOP = Action.CONTINUE, Action.PAUSE, Action.STOP
-"""Looking up an enum member takes longer than a global, and every report does it."""
+"""Globals for enum members: a global is faster to look up, which every report does."""
 NO_REASON = "reason is empty, but every decision must say why"
 
 
 @dataclass(slots=True, init=False, unsafe_hash=True)
 class Decision:
-    """What a scheduler tells a running trial to do, and why.
+    """A scheduler's action for a running trial, with the reason.
 
     A paused trial keeps its checkpoint and may be resumed. A stopped trial cannot be resumed; its
     checkpoints may be deleted.
 
     Attributes:
         action: Continue, pause or stop.
-        reason: Why, for people. It does not repeat the trial and the step, which are shown beside
-            it.
+        reason: Human-readable reason for the action. It does not name the trial and the step,
+            which are displayed beside the reason.
     """
 
     action: Final[Action]
@@ -49,13 +49,14 @@ class Member:
 
     Attributes:
         trial: Number of a paused or waiting trial; None for a new trial.
-        until_step: Last step of the segment; None where the training code decides.
-        reason: Why this trial runs now.
-        group: Number of the trial group, in the order of arrival, for allocators that share units
-            by group; by default all trials are in group 0.
+        until_step: Last step of the segment (the trial's next uninterrupted execution); None if
+            the training code decides when to end.
+        reason: Why the trial runs now.
+        group: Number of the trial group, for allocators that share units by group; earlier groups
+            have lower numbers. By default all trials are in group 0.
         parent: Number of the trial from whose checkpoint a new trial starts (population-based
             training); None to start from scratch.
-        params: Hyperparameters of a new trial; None to ask the sampler.
+        params: Hyperparameters of a new trial; None to request them from the sampler.
     """
 
     trial: Final[int | None]
@@ -89,10 +90,10 @@ class TrialGroup:
     """The trials that a scheduler starts or resumes together, each with a training budget.
 
     Attributes:
-        members: The trials.
-        reason: Why these trials, and why no more.
+        members: The trials to start or resume.
+        reason: Why the group consists of these trials, and why it is not larger.
         dropped: Numbers of paused and waiting trials that will never run again. They are pruned
-            with the same reason, and their checkpoints may be deleted.
+            with the group's reason, and their checkpoints may be deleted.
     """
 
     members: Final[tuple[Member, ...]]
@@ -114,12 +115,12 @@ class TrialGroup:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The units of a pool (GPUs, or CPUs), and how they may be shared and combined.
+    """The resource units of a pool (such as GPUs), and how units may be shared and combined.
 
     Attributes:
         units: Number of units.
-        max_share: Most trials packed on one unit (Fluid's c).
-        max_width: Most units for one trial (Fluid's d).
+        max_share: Largest number of trials that share one unit (c in the Fluid paper).
+        max_width: Largest number of units of one trial (d in the Fluid paper).
     """
 
     units: int
@@ -136,7 +137,10 @@ class Capacity:
 
 
 class Placement(NamedTuple):
-    """The units that a trial runs on, and its width: their number, or its share of one."""
+    """The units that a trial runs on, and its width.
+
+    The width is the number of units, or a fraction below 1 if the trial shares a unit.
+    """
 
     width: Fraction
     units: tuple[int, ...]
@@ -144,12 +148,12 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The answer of an allocator: which trials run on which units.
+    """An allocator's assignment of trials to resource units.
 
     Attributes:
         placed: Placements by trial number.
         queued: Numbers of the trials that wait until units are free.
-        reason: Why, for people.
+        reason: Human-readable reason for the assignment.
     """
 
     placed: dict[int, Placement]

@@ -1,7 +1,7 @@
 """Statistics of experiments: repeats of a study with several seeds, and comparisons of studies.
 
-A study's outcome is its best value. Repeats with the same number have the same seed in all studies
-of a comparison, so that outcomes are compared in pairs.
+A study's outcome is its best value. All studies of a comparison use the same seed for the repeat
+with the same number, so that the outcomes of two studies are compared in pairs.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from hpo_ops.core._study_view import Direction
 from hpo_ops.core.seeds import derive_seed
 
 LEVEL = 0.95
-"""Confidence level of intervals."""
+"""Confidence level of the confidence intervals."""
 EXACT_PAIRS = 14
-"""Largest number of pairs for which the permutation test tries all signs."""
+"""Largest number of pairs for which the permutation test tries all sign vectors."""
 DRAWS = 20_000
-"""Number of random sign vectors for more pairs than that."""
+"""Number of random sign vectors that the test tries with more than `EXACT_PAIRS` pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The mean outcome of repeats, with its confidence interval.
+    """The mean outcome of the repeats of a study, with its confidence interval.
 
     Attributes:
         repeats: Number of repeats.
-        mean: Mean of their outcomes.
-        deviation: Sample standard deviation (n - 1); None for a single repeat.
+        mean: Mean of the outcomes.
+        deviation: Sample standard deviation (n - 1) of the outcomes; None for a single repeat.
         low: Lower end of the confidence interval of the mean, by Student's t; None for a single
             repeat.
-        high: Upper end of the interval.
+        high: Upper end of the confidence interval; None for a single repeat.
     """
 
     repeats: int
@@ -45,12 +45,12 @@ class Estimate:
 
 
 def repeat_seed(seed: int, repeat: int) -> int:
-    """The seed of a repeat; the first repeat has the study's own seed."""
+    """Returns the seed of a repeat; the first repeat (number 0) has the study's own seed."""
     return seed if repeat == 0 else derive_seed(seed, "repeat", repeat)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean, standard deviation and confidence interval of one or more values.
+    """Computes the mean, standard deviation and confidence interval of one or more values.
 
     >>> made = estimate([0.81, 0.79, 0.83, 0.80])
     >>> round(made.mean, 4), round(made.deviation, 5)
@@ -69,7 +69,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[float | None, ...]:
-    """The best value so far after each value; None before the first.
+    """Returns, for each position, the best value up to that position, or None if there is none.
 
     >>> best_so_far([None, 0.5, 0.4, 0.7], Direction.MAXIMIZE)
     (None, 0.5, 0.5, 0.7)
@@ -86,10 +86,10 @@ def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[f
 
 
 def band(curves: Sequence[Sequence[float | None]]) -> dict[int, Estimate]:
-    """The mean of several best-so-far curves, by the number of finished trials.
+    """Returns the mean of several best-so-far curves, by the number of finished trials.
 
-    It begins at the first number at which all curves have a value. A curve that ends earlier keeps
-    its last value.
+    The mean starts at the first number of trials at which all curves have a value. A curve that
+    is shorter than others is extended with its last value, and a curve without values is ignored.
     """
     curves = [curve for curve in curves if any(value is not None for value in curve)]
     found: dict[int, Estimate] = {}
@@ -102,11 +102,11 @@ def band(curves: Sequence[Sequence[float | None]]) -> dict[int, Estimate]:
 
 
 def paired_test(differences: Sequence[float], *, seed: int = 0) -> float:
-    """The p-value of the two-sided permutation test of paired differences.
+    """Returns the p-value of the two-sided permutation test of paired differences.
 
-    The null hypothesis is that each difference might as well have the opposite sign. All sign
-    vectors are tried, or random ones if there are too many. With n pairs that all differ, the
-    p-value is at least 2 / 2**n.
+    The null hypothesis is that each difference is as likely to have the opposite sign. The test
+    tries all sign vectors, or `DRAWS` random vectors for more than `EXACT_PAIRS` pairs. With n
+    pairs that all differ, the p-value of the exact test is at least 2 / 2**n.
 
     >>> paired_test([0.1, 0.2, 0.1, 0.3, 0.2, 0.1])
     0.03125
@@ -130,7 +130,7 @@ def _sum(signs: Sequence[int], sizes: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values, corrected for multiple tests (Holm 1979).
+    """Corrects p-values for multiple tests by Holm's method (1979), in the given order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -148,11 +148,12 @@ class Standing:
     """The result of one study in a comparison, relative to the best study.
 
     Attributes:
-        name: The study.
-        estimate: Its mean outcome.
+        name: Name of the study.
+        estimate: Mean outcome of the study.
         pairs: Number of repeats that the study and the best study have in common.
-        behind: Mean score by which the study is worse in these repeats; None for the best study.
-        chance: p-value of that difference, corrected for multiple tests; None for the best study.
+        behind: Mean score by which the study is worse than the best study in the common repeats;
+            None for the best study, or without common repeats.
+        chance: p-value of that difference, corrected for multiple tests; None if ``behind`` is.
     """
 
     name: str
@@ -163,10 +164,12 @@ class Standing:
 
 
 def rank(outcomes: Mapping[str, Mapping[int, float]], direction: Direction) -> list[Standing]:
-    """Studies by their mean outcome, the best first, each tested against the best in pairs.
+    """Ranks studies by mean outcome, the best first, and tests each against the best study.
+
+    Studies without outcomes are omitted.
 
     Args:
-        outcomes: Outcomes by study and repeat.
+        outcomes: Outcomes by name of the study and number of the repeat.
         direction: The direction of the metric.
     """
     known = {name: values for name, values in outcomes.items() if values}

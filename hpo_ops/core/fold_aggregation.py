@@ -1,8 +1,8 @@
 """Cross-validation: a trial is trained in K folds, each with another part of the data held out.
 
 Each fold is scheduled as a trial of its own: fold f of trial c has the number c * K + f, so that
-folds take slots, pause and resume as trials do. Results are judged by `by_trial`, the study of
-aggregated trials.
+folds occupy slots, pause and resume as trials do. Results are compared in the study that
+`by_trial` returns, whose trials are aggregated: each has the mean of its folds.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Curve = Mapping[int, float]
 
 _UNDECIDED = (TrialState.RUNNING, TrialState.PAUSED)
 _DRAWS = 9_999
-"""Number of sign vectors that the test tries; all of them for up to 13 folds."""
+"""Number of sign vectors that Wilcoxon's test tries; with 13 folds or fewer it tries all."""
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """The aggregated result of folds.
+    """The aggregated result of the folds of a trial.
 
     Attributes:
-        step: The best step of the mean curve.
+        step: The step at which the mean of the folds' curves is best.
         mean: Mean of the folds' values at that step.
-        deviation: Sample standard deviation (n - 1) at that step; None for a single fold.
+        deviation: Sample standard deviation (n - 1) of the values; None for a single fold.
         values: The value of each fold at that step.
     """
 
@@ -41,7 +41,7 @@ class Averaged:
 
 
 def average(curves: Sequence[Curve]) -> dict[int, float]:
-    """The mean of several curves, at the steps that all of them have.
+    """Returns the mean of several curves, at the steps that all curves have.
 
     >>> average([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.9}])
     {1: 0.75, 2: 0.5}
@@ -53,9 +53,9 @@ def average(curves: Sequence[Curve]) -> dict[int, float]:
 
 
 def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
-    """The folds' result at the best step of their mean curve; None if they share no step.
+    """Returns the result of folds at the best step of their mean curve.
 
-    Of equally good steps the first one counts.
+    Of equally good steps, the first is chosen. Returns None if the curves have no common step.
 
     >>> summarise([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25}], Direction.MAXIMIZE).step
     1
@@ -69,7 +69,12 @@ def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
 
 
 def state_of(states: Sequence[TrialState], count: int) -> TrialState:
-    """The state of a trial with ``count`` folds, some of which may not exist yet."""
+    """Returns the state of an aggregated trial.
+
+    Args:
+        states: The states of the trial's folds that exist so far.
+        count: Number of folds of a trial.
+    """
     if len(states) == count and all(state.is_finished for state in states):
         for state in (TrialState.FAILED, TrialState.PRUNED):
             if state in states:
@@ -79,7 +84,7 @@ def state_of(states: Sequence[TrialState], count: int) -> TrialState:
 
 
 def folds_needed(p: float) -> int:
-    """Number of completed folds with which the test can give a p-value below p.
+    """Returns how many completed folds Wilcoxon's test needs for a p-value below ``p``.
 
     >>> folds_needed(0.1)
     4
@@ -90,10 +95,11 @@ def folds_needed(p: float) -> int:
 def chance_of_no_worse(
     own: Mapping[int, Curve], best: Mapping[int, Curve], direction: Direction
 ) -> float:
-    """The p-value of Wilcoxon's signed-rank test that a trial is no worse than the best trial.
+    """Returns the p-value of the null hypothesis that a trial is no worse than the best trial.
 
-    The trial's folds are paired with the same folds of the best trial, each trial at the best step
-    of its own mean curve. One-sided; 1 if the trial's mean is as good, or with a single fold.
+    The test is Wilcoxon's signed-rank test, one-sided. The trial's folds are paired with the same
+    folds of the best trial, each trial at the best step of its own mean curve. The p-value is 1 if
+    the trial's mean is as good as that of the best trial, or if fewer than two folds are compared.
 
     Args:
         own: The curves of the trial's completed folds, by fold.
@@ -119,24 +125,24 @@ def chance_of_no_worse(
 
 
 def folds_of(study: Study, number: int) -> dict[int, Trial]:
-    """The folds of a trial that exist so far, by fold."""
+    """Returns the folds of a trial that exist so far, by the index of the fold."""
     count = study.goal.folds
     mine = study.trials[number * count : (number + 1) * count]
     return {fold: trial for fold, trial in enumerate(mine) if not trial.is_retraining}
 
 
 def curve_of(trial: Trial, direction: Direction) -> dict[int, float]:
-    """The reported values of a trial, by step."""
+    """Returns the reported values of a trial, by step."""
     return {seen.step: direction.to_value(seen.score) for seen in trial.observations}
 
 
 def reason_to_prune(study: Study, number: int, p: float) -> str | None:
-    """Why the remaining folds of a trial should not be trained; None if they should.
+    """Returns why the remaining folds of a trial need not be trained, or None to train them.
 
     Args:
-        study: The study of folds.
-        number: The trial.
-        p: p-value below which the trial counts as worse than the best.
+        study: The study whose trials are folds.
+        number: Number of the aggregated trial.
+        p: p-value below which the trial is considered worse than the best trial.
     """
     direction = study.goal.direction
     best = by_trial(study).best
@@ -159,10 +165,11 @@ def reason_to_prune(study: Study, number: int, p: float) -> str | None:
 
 
 def by_trial(study: Study) -> Study:
-    """The study of aggregated trials; the study itself if it has no folds.
+    """Returns the study of aggregated trials, or the study itself if it has no folds.
 
-    An aggregated trial's state follows from its folds. A completed one has reported the mean curve
-    of its folds. Others have reported nothing, since means over fewer folds cannot be compared.
+    The state of an aggregated trial follows from the states of its folds. A completed aggregated
+    trial has the mean curve of its folds as its reports. Other aggregated trials have no reports,
+    since means over fewer folds cannot be compared.
     """
     if study.goal.folds == 1:
         return study
@@ -172,7 +179,7 @@ def by_trial(study: Study) -> Study:
 
 
 class _ByTrial:
-    """Index that keeps the study of aggregated trials."""
+    """Index that updates the study of aggregated trials whenever a fold changes its state."""
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal.by_trial())

@@ -1,7 +1,9 @@
-"""Leftovers of crashes: finds them by comparing the ledger, Airflow and the runners' resources.
+"""Finds leftovers of crashes by comparing the ledger, Airflow and the runners' resources.
 
-Nothing here reads from or writes to any of the three. `find_leftovers` gets what each of them
-reports and returns the disagreements, each with its repair. What could not be seen is not judged.
+A leftover is, for example, a resource without an open segment (one uninterrupted execution of a
+trial), or an open segment without its resource. This module does no I/O: `find_leftovers` receives
+the state of all three systems and returns the leftovers, each with its repair. Resources and runs
+whose state is unknown are never leftovers.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from hpo_ops.core.runner_resources import ResourceList, RunnerResource
 from hpo_ops.protocol import Message
 
 YOUNG_SECONDS = 60.0
-"""Age below which nothing is judged: an operator creates a pod seconds after its segment, and
-deletes it seconds after the segment's end."""
+"""Age in seconds below which nothing is a leftover: a task creates a pod seconds after the segment
+starts, and deletes the pod seconds after the segment ends."""
 ACCESSORY_SECONDS = 600.0
-"""Age below which resources other than trainings, such as secrets, are not judged: they are
-created before their training, and a task that dies between the two is retried."""
+"""Age in seconds below which accessory resources, such as secrets, are no leftovers: they are
+created before the pod of the training, and a task that crashes in between is retried."""
 ENDED = "ended"
-"""The state of a study that is closed."""
+"""The ledger's state of a closed study."""
 
 
 class RunState(StrEnum):
-    """The state of a DAG run, as far as leftovers depend on it."""
+    """The state of a study's DAG run, reduced to the cases that matter for leftovers."""
 
     GOING = "goes on"
     SUCCESS = "has ended well"
@@ -34,7 +36,7 @@ class RunState(StrEnum):
 
     @classmethod
     def of(cls, state: str | None) -> RunState:
-        """From Airflow's own name of a state; None where Airflow knows no such run."""
+        """Converts Airflow's name of a state; None means that Airflow has no such DAG run."""
         known = {None: cls.MISSING, "success": cls.SUCCESS, "failed": cls.FAILED}
         return known.get(state, cls.GOING)
 
@@ -44,9 +46,9 @@ class LedgerStudy(Message):
     """A study that the ledger has not closed.
 
     Attributes:
-        key: Its name and its DAG run, for people.
-        seconds: Since it was entered.
-        may_edit: Whether the caller may repair it.
+        key: Display name of the study, with its DAG run.
+        seconds: Seconds since the study was recorded in the ledger.
+        may_edit: Whether the caller may repair the study.
     """
 
     id: int
@@ -60,17 +62,17 @@ class LedgerStudy(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerSegment(Message):
-    """A segment that is open, or that has resources of its runner.
+    """A segment that is open in the ledger, or for which a runner still has resources.
 
     Attributes:
-        study: Key of its study.
-        study_state: State of its study.
-        runner: Name of its runner.
-        namespace: Namespace of its resources; None for the runner's default.
-        seconds: Since it started.
-        ended_seconds: Since it ended; None while it is open.
-        has_lease: Whether it holds a lease that has not expired: heartbeats extend it.
-        may_edit: Whether the caller may repair it.
+        study: Key of the segment's study.
+        study_state: State of the segment's study.
+        runner: Name of the segment's runner.
+        namespace: Namespace of the segment's resources; None for the runner's default.
+        seconds: Seconds since the segment started.
+        ended_seconds: Seconds since the segment ended; None while the segment is open.
+        has_lease: Whether the segment holds an unexpired lease, which heartbeats extend.
+        may_edit: Whether the caller may repair the segment.
     """
 
     id: str
@@ -92,7 +94,7 @@ class LedgerSegment(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class StrayLease(Message):
-    """A lease whose segment is over."""
+    """A lease (units reserved for a segment) that was not released when its segment ended."""
 
     segment: str
     study_id: int
@@ -103,14 +105,14 @@ class StrayLease(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPart(Message):
-    """The ledger's part of the comparison.
+    """The ledger's data for the comparison.
 
     Attributes:
-        studies: Those that are not closed.
-        segments: The open ones, and those that were asked about.
-        leases: Leases of segments that are over.
-        namespaces: Namespaces that studies have named for their resources.
-        hidden: Segments that were asked about and that the caller may not see.
+        studies: The studies that are not closed.
+        segments: The open segments, and the segments whose ids were requested.
+        leases: Leases of segments that have ended.
+        namespaces: Namespaces that studies declare for their resources.
+        hidden: Ids of requested segments that the caller has no right to see.
     """
 
     studies: list[LedgerStudy] = field(default_factory=list)
@@ -121,7 +123,7 @@ class LedgerPart(Message):
 
 
 class Repair(StrEnum):
-    """How a leftover is repaired."""
+    """The ways to repair a leftover."""
 
     END_STUDY = "end study"
     FINISH_SEGMENT = "finish segment as preempted"
@@ -134,18 +136,19 @@ class Finding(Message):
     """One leftover and its repair.
 
     Attributes:
-        text: What is wrong, in a sentence.
-        repair: How it is repaired.
-        reason: Why, as the ledger records it.
-        study_id: The study that the leftover belongs to, where it is known.
-        segment: The segment that it belongs to.
-        runner: The runner of the resource.
-        kind: What kind of resource it is, such as ``pod``.
+        text: Sentence that describes the leftover.
+        repair: The way to repair the leftover.
+        reason: Reason that the ledger records for ending the study or segment.
+        study_id: Id of the leftover's study; None if it is unknown.
+        segment: Id of the leftover's segment; None for a study.
+        runner: Runner of the resource; None if the leftover is not a resource.
+        kind: Kind of the resource, such as ``pod``.
         name: Name of the resource.
         namespace: Namespace of the resource.
         is_forced: Whether the resource is to be deleted without waiting for its machine.
-        is_unknown: Whether the ledger has no such segment: another platform may own the resource.
-        may_repair: Whether the caller has the right to repair it.
+        is_unknown: Whether the ledger has no such segment, so that another platform may own the
+            resource.
+        may_repair: Whether the caller has the right to repair the leftover.
     """
 
     text: str
@@ -163,21 +166,23 @@ class Finding(Message):
 
     @property
     def repair_text(self) -> str:
-        """The repair, for people: such as ``delete pod``."""
+        """Display text of the repair, such as ``delete pod``."""
         return f"{self.repair.value} {self.kind}".strip()
 
 
 def find_leftovers(
     ledger: LedgerPart, runs: Mapping[int, RunState], resources: Mapping[str, ResourceList]
 ) -> list[Finding]:
-    """The leftovers in the order in which they are to be repaired: the ledger's, then resources.
+    """Returns the leftovers in the order of repair: first those of the ledger, then resources.
 
-    The ledger must be read last: what ends while the three are read has then ended in all.
+    The caller must read the ledger last. Otherwise a segment that ends while the three systems are
+    read may look open in the ledger but without a resource.
 
     Args:
-        ledger: The ledger's part, with every segment that has a resource.
-        runs: States of DAG runs by the ids of their studies; a missing state is unknown.
-        resources: The resources of each runner that could be seen, by its name.
+        ledger: The ledger's data, including every segment that has a resource.
+        runs: States of DAG runs by the ids of their studies; a study without a state is skipped.
+        resources: The resources of each runner, by the runner's name; a runner whose resources
+            could not be listed is omitted.
     """
     return list(_Comparison(ledger, runs, resources).findings())
 
@@ -188,7 +193,7 @@ class _Comparison:
     runs: Mapping[int, RunState]
     resources: Mapping[str, ResourceList]
     over: set[str] = field(default_factory=set)
-    """Open segments that the findings so far will end."""
+    """Ids of open segments that the repairs found so far will end."""
 
     @cached_property
     def segments(self) -> dict[str, LedgerSegment]:
@@ -238,7 +243,7 @@ class _Comparison:
             )
 
     def _lost_training(self, segment: LedgerSegment) -> str | None:
-        """The kind of resource that a segment should have and has not; None where all is well."""
+        """Returns the kind of resource that a segment should have but lacks, or None."""
         found = self.resources.get(segment.runner)
         if found is None or segment.has_lease or segment.seconds < YOUNG_SECONDS:
             return None
@@ -273,7 +278,7 @@ class _Comparison:
                 yield self._unwanted(runner, resource, why, found.training_kind)
 
     def _why_unwanted(self, segment_id: str) -> str | None:
-        """Why a segment needs no resources any more; None where it may need them."""
+        """Returns why a segment needs no resources any more, or None if it may need them."""
         segment = self.segments.get(segment_id)
         if segment is None:
             is_hidden = segment_id in self.ledger.hidden

@@ -1,4 +1,4 @@
-"""Checks whether parameters are a point of a search space, and says why not."""
+"""Checks whether parameters are a point of a search space, and lists why they are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpo_ops.core.search_space import Categorical, Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
 
 _TOLERANCE = 1e-6
-"""Tolerance of the distance between a value and a grid step, as a share of the step."""
+"""Largest distance between a value and the nearest multiple of ``step``, as a share of it."""
 
 
 def fit(
@@ -17,8 +17,8 @@ def fit(
     """Converts parameters to the types of the space, and lists their problems.
 
     Args:
-        space: The space.
-        params: Values by name, from a user, another study or a search algorithm.
+        space: The search space.
+        params: Values by parameter name, from a user, another study or a search algorithm.
         is_complete: Whether a missing parameter is a problem.
 
     Returns:
@@ -46,7 +46,10 @@ def fit(
 
 
 def _exists(parameter: Parameter, fitted: Mapping[str, ParamValue], *, is_complete: bool) -> bool:
-    """Whether a parameter's condition holds, or, for incomplete parameters, may still hold."""
+    """Checks whether a parameter's condition holds.
+
+    If the parameters are incomplete, a condition on a parameter without a value counts as true.
+    """
     return all(
         fitted[other] in values if other in fitted else not is_complete
         for other, values in parameter.when.items()
@@ -60,7 +63,11 @@ def _condition(parameter: Parameter) -> str:
 
 
 def _fit_value(parameter: Parameter, value: object) -> ParamValue:
-    """The value in the parameter's type; a ValueError says what is allowed."""
+    """Converts a value to the parameter's type.
+
+    Raises:
+        ValueError: The value is not allowed. The message describes the allowed values.
+    """
     match parameter:
         case Categorical(choices=choices):
             for choice in choices:

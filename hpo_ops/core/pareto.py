@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 
 def pareto_front(scores: Mapping[int, Sequence[float]]) -> list[int]:
-    """The keys whose scores are not dominated by those of another key, sorted.
+    """Returns the sorted keys whose scores are not dominated by the scores of another key.
 
-    Scores are normalised: larger is better.
+    Each key has one score per metric; larger scores are better.
 
     >>> pareto_front({0: (1, 5), 1: (2, 4), 2: (1, 4)})
     [0, 1]

@@ -1,4 +1,4 @@
-"""Makes policies from their names and checked options."""
+"""Instantiates policies from their names, after validating their options."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hpo_ops.isolation.allowlist import load_allowed, registered
 
 
 def check_at_least(name: str, value: float, least: float) -> None:
-    """Raises a ValueError that names the option if its value is too small or not a number."""
+    """Raises a ValueError that names an option if its value is below ``least`` or NaN."""
     if not value >= least:
         raise ValueError(f"{name} is {value}, but must be {least} or more")
 
 
 def check_between(name: str, value: float, low: float, high: float) -> None:
-    """Raises a ValueError that names the option if its value is not between low and high."""
+    """Raises a ValueError that names an option if its value is not from ``low`` to ``high``."""
     if not low <= value <= high:
         raise ValueError(f"{name} is {value}, but must be from {low} to {high}")
 
@@ -33,22 +33,21 @@ def create_policy(
     methods: Sequence[str] = (),
     group: str = "",
 ) -> Any:
-    """Makes a policy from its name and options.
+    """Instantiates a policy from its name and options.
 
-    A class that has no short name must be on the operator's allowlist; otherwise it is not
-    imported. A class without the methods of its port is refused before it is called.
+    A class that has no short name is imported only if it is on the operator's allowlist. A class
+    that lacks a required method is refused before it is instantiated.
 
     Args:
-        port: The key of the study file that names the policy, for messages.
-        known: The classes with a short name.
+        port: Key of the policy in the study file, such as ``scheduler``, for messages.
+        known: The classes that have a short name, by that name.
         name: A short name, or ``their.module:Class``.
         options: The policy's own options.
-        methods: Names of the methods of this port.
-        group: Group of entry points under which installed packages register such classes.
+        methods: Names of the methods that the class must have.
+        group: Group of entry points under which installed packages register policies.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names it, and what is
-            allowed.
+        ValueError: The name or an option is not allowed. The message names the allowed ones.
     """
     kind = find_policy(port, known, name, methods=methods, group=group)
     try:
@@ -69,10 +68,10 @@ def find_policy(
     methods: Sequence[str] = (),
     group: str = "",
 ) -> type[Any]:
-    """The class of a policy, by its name; see `create_policy` for the arguments.
+    """Returns the class of a policy by its name; see `create_policy` for the arguments.
 
     Raises:
-        ValueError: There is no such class, or it is not allowed, or a method is missing.
+        ValueError: The class does not exist, is not allowed, or lacks a required method.
     """
     if name in known:
         return known[name]

@@ -1,6 +1,7 @@
 """Resources that a runner creates for a segment outside of its task: pods, secrets, containers.
 
-They outlive the task when it dies. The reconciler finds and deletes them through this port.
+A segment is one uninterrupted execution of a trial. If its task crashes, the resources remain; the
+reconciler finds and deletes them through the protocol in this module.
 """
 
 from __future__ import annotations
@@ -12,23 +13,25 @@ from typing import Protocol
 
 
 class ResourcesUnavailableError(Exception):
-    """The resources of a runner cannot be seen; the message says why."""
+    """The resources of a runner cannot be listed; the message gives the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerResource:
-    """Something that a runner has created for one segment.
+    """A resource, such as a pod, that a runner has created for one segment.
 
     Attributes:
-        kind: What it is, for people: ``pod``, ``secret``, ``container``.
-        name: Its name, by which it is deleted.
-        namespace: Where it is.
-        segment: The segment that it was created for.
-        seconds: Since it was created.
-        is_training: Whether the training runs in it. A segment of the ledger that has none is
-            lost. What is not a training (a secret) is deleted only once its training is gone.
-        is_leaving: Whether it is being deleted already.
-        is_lost: Whether its machine does not answer, so that it must be deleted by force.
+        kind: Kind of the resource: ``pod``, ``secret`` or ``container``.
+        name: Name of the resource, by which it is deleted.
+        namespace: Namespace of the resource.
+        segment: Id of the segment for which the resource was created.
+        seconds: Seconds since the resource was created.
+        is_training: Whether the training runs in the resource. An open segment without such a
+            resource is lost. Other resources, such as secrets, are deleted only after the resource
+            of their training is gone.
+        is_leaving: Whether the resource is being deleted already.
+        is_lost: Whether the machine of the resource does not answer, so that the resource must be
+            deleted by force.
     """
 
     kind: str
@@ -43,14 +46,14 @@ class RunnerResource:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceList:
-    """All resources of one runner that could be seen.
+    """The resources of one runner in all namespaces that could be listed.
 
     Attributes:
-        default_namespace: Where resources are whose study names no namespace.
-        namespaces: The namespaces that could be looked at. A segment whose namespace is not
-            among them is not judged.
-        resources: What was found there.
-        training_kind: The kind of resource that a training runs in, such as ``pod``.
+        default_namespace: Namespace of the resources of studies that name no namespace.
+        namespaces: The namespaces that could be listed. Segments in other namespaces are never
+            considered lost.
+        resources: The resources in these namespaces.
+        training_kind: The kind of resource in which a training runs, such as ``pod``.
     """
 
     default_namespace: str
@@ -60,38 +63,40 @@ class ResourceList:
 
     @property
     def segments(self) -> set[str]:
-        """The segments that have a resource."""
+        """Ids of the segments that have a resource."""
         return {resource.segment for resource in self.resources}
 
     @cached_property
     def trainings(self) -> set[str]:
-        """The segments whose training has a resource."""
+        """Ids of the segments that have a resource in which the training runs."""
         return {resource.segment for resource in self.resources if resource.is_training}
 
 
 class RunnerResources(Protocol):
-    """Access to the resources of one runner."""
+    """Lists and deletes the resources of one runner."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What could not be seen, in sentences; complete after `look`."""
+        """Sentences about what `look` could not list."""
         ...
 
     def look(self, namespaces: Sequence[str]) -> ResourceList:
-        """Lists the resources in the default namespace and in those given.
+        """Lists the resources in the default namespace and in the given namespaces.
 
-        A namespace that cannot be seen adds a note instead of raising. The namespaces are those of
-        studies of all runners; a runner without namespaces ignores them.
+        A namespace that cannot be listed adds a note instead of raising an error. The given
+        namespaces are those of all studies, whatever their runner; a runner without namespaces
+        ignores them.
         """
         ...
 
     def delete(self, kind: str, name: str, namespace: str, *, is_forced: bool) -> None:
-        """Deletes a resource. One that is gone already is no error.
+        """Deletes a resource, and does nothing if the resource does not exist any more.
 
         Args:
-            kind: As in `RunnerResource`.
-            name: Its name.
-            namespace: Its namespace.
-            is_forced: Do not wait for its machine, nor for the training to save.
+            kind: Kind of the resource, as in `RunnerResource`.
+            name: Name of the resource.
+            namespace: Namespace of the resource.
+            is_forced: Whether to wait neither for the machine of the resource to confirm nor for
+                the training to save a checkpoint.
         """
         ...

@@ -22,11 +22,14 @@ class Ranking:
         insort(self._scores, score)
 
     def better_than(self, score: float) -> int:
-        """The number of scores that are strictly greater."""
+        """Returns the number of scores in the ranking that are strictly greater than a score."""
         return len(self._scores) - bisect_right(self._scores, score)
 
     def is_among_best(self, score: float, count: int) -> bool:
-        """Whether fewer than ``count`` scores, of at least as many, are strictly greater."""
+        """Checks that fewer than ``count`` scores in the ranking are greater than a score.
+
+        The ranking must have ``count`` scores or more.
+        """
         return count > 0 and self._scores[-count] <= score
 
     def remove(self, score: float) -> None:
@@ -41,7 +44,14 @@ class Ranking:
         del self._scores[index]
 
     def quantile(self, q: float) -> float:
-        """The q-quantile, with q from 0 (the lowest score) to 1, by linear interpolation."""
+        """Returns the q-quantile of the scores by linear interpolation.
+
+        Args:
+            q: From 0 (the lowest score) to 1 (the highest).
+
+        Raises:
+            ValueError: The ranking is empty.
+        """
         scores = self._scores
         if not scores:
             raise ValueError("a quantile of no scores does not exist")
@@ -53,9 +63,9 @@ class Ranking:
 
 
 class RunningQuantile:
-    """A quantile of a growing set of numbers, kept as two heaps around the quantile.
+    """A quantile of a growing set of numbers, which is stored as two heaps around the quantile.
 
-    Adding a number is faster than with a `Ranking`, but only the quantile can be asked for.
+    Adding a number is faster than with a `Ranking`, but only this one quantile can be queried.
 
     >>> middle = RunningQuantile(0.5)
     >>> for number in (3.0, 1.0, 2.0, 9.0):
@@ -69,13 +79,13 @@ class RunningQuantile:
     def __init__(self, q: float) -> None:
         self._q = q
         self._lower: list[float] = []
-        """Numbers up to the quantile, negated, so that the greatest is on top."""
+        """Numbers up to the quantile, negated, so that the greatest is on top of the heap."""
         self._upper: list[float] = []
         self.count = 0
         self.value = math.nan
-        """The quantile, interpolated linearly between its neighbours; NaN while empty."""
+        """The quantile, interpolated linearly between its neighbours; NaN if the set is empty."""
         self.below = math.nan
-        """The number at the quantile, or the next lower one."""
+        """The greatest number of the set that is not above the quantile; NaN if it is empty."""
 
     def add(self, number: float) -> None:
         lower, upper, position = self._lower, self._upper, self._q * self.count
@@ -94,7 +104,10 @@ class RunningQuantile:
             self.value = below
 
     def without(self, number: float) -> float:
-        """The quantile without one occurrence of a number, which must not be the only one."""
+        """Returns the quantile of the set without one occurrence of a number.
+
+        The number must be in the set, and the set must have two numbers or more.
+        """
         lower, upper = self._lower, self._upper
         position = self._q * (self.count - 2)
         if int(position) == len(lower) - 1:
@@ -110,12 +123,15 @@ class RunningQuantile:
 
 
 def _least_two(heap: list[float]) -> tuple[float, float]:
-    """The two least numbers of a heap; infinity for those that are missing."""
+    """Returns the two least numbers of a heap, with infinity for each missing number."""
     return heap[0] if heap else math.inf, min(heap[1:3], default=math.inf)
 
 
 def _between(below: float, above: float, position: float) -> float:
-    """Interpolates linearly between two numbers by the fractional part of a position."""
+    """Interpolates linearly between two numbers.
+
+    The fractional part of the position is the weight of the upper number.
+    """
     part = position - int(position)
     if not part or below == above or below == -math.inf:
         return below

@@ -1,4 +1,4 @@
-"""Comparison of a trial's score in the ledger with the one that its task handed on by XCom."""
+"""Comparison of a trial's score in the ledger with the score that its task sent through XCom."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from enum import StrEnum
 from hpo_ops.core.trial_state import TrialState
 
 TOLERANCE = 1e-9
-"""Relative difference up to which two values are the same."""
+"""Largest difference, relative or absolute, between two values that are treated as equal."""
 
 
 class Match(StrEnum):
-    """How a score by XCom relates to the ledger's."""
+    """Result of comparing a trial's score in the ledger with the score received through XCom.
+
+    ``MISSING`` means that the ledger has not received the end of the trial.
+    """
 
     SAME = "same"
     MISSING = "missing"
@@ -22,11 +25,11 @@ class Match(StrEnum):
 
 @dataclass(frozen=True)
 class Score:
-    """State and value of a trial, as one of the two sides has it.
+    """State and value of a trial, either in the ledger or received through XCom.
 
     Attributes:
-        is_provisional: The score is what a task knew by itself when the gateway did not answer:
-            the value of the last segment, and a state that the ledger decides anew.
+        is_provisional: Whether the gateway did not answer the task, so that the score is only the
+            value of the trial's last segment, with a state that the ledger may decide otherwise.
     """
 
     state: TrialState
@@ -35,10 +38,11 @@ class Score:
 
 
 def compare_scores(ledger: Score, xcom: Score) -> Match:
-    """Compares the score of a trial whose task has ended.
+    """Compares the two scores of a trial whose Airflow task has ended.
 
-    A trial that the ledger still has as running has lost the message about its end: its score is
-    missing there. A trial that was paused when its task ended may have been judged since.
+    If the trial is still running in the ledger, the message about its end was lost: the score is
+    missing in the ledger. If the trial was not finished when its task ended, the scores count as
+    the same, since the ledger may have decided on the trial later.
     """
     if ledger.state is TrialState.RUNNING:
         return Match.SAME if xcom.state is TrialState.RUNNING else Match.MISSING
@@ -58,7 +62,7 @@ def _is_same(one: float | None, other: float | None) -> bool:
 
 
 def disagreement(trial: str, *, ledger: Score, xcom: Score) -> str:
-    """The sentence about a trial whose two scores differ."""
+    """Returns a sentence that describes how the two scores of a trial differ."""
     return (
         f"{trial} is {ledger.state} with the value {ledger.value} in the ledger, but "
         f"{xcom.state} with {xcom.value} by XCom; the ledger counts"

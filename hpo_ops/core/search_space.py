@@ -12,10 +12,10 @@ from typing import Any
 from hpo_ops.protocol import ParamValue
 
 Condition = Mapping[str, tuple[ParamValue, ...]]
-"""A parameter exists when each named parameter has one of these values."""
+"""Condition under which a parameter exists: each named parameter has one of the listed values."""
 
 MAX_GRID = 100_000
-"""Largest grid, in points, that samplers may hold in memory; also the most trials of a study."""
+"""Largest number of points of a grid that a sampler holds in memory, and of trials of a study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,10 @@ class Space(Mapping[str, Parameter]):
             self._insert(name, parameters)
 
     def _insert(self, name: str, parameters: Mapping[str, Parameter]) -> None:
-        """Inserts a parameter after those that its condition names, else in the given order.
+        """Inserts a parameter after the parameters that its condition names.
 
-        Samplers draw in this order, so the same seed gives the same trials only if it is stable.
+        Otherwise the given order is preserved: samplers draw parameters in this order, so that
+        the same seed gives the same trials only if the order is stable.
         """
         if name not in self._parameters:
             for other in parameters[name].when:
@@ -103,7 +104,7 @@ class Space(Mapping[str, Parameter]):
         return len(self._parameters)
 
     def grid(self) -> dict[str, list[ParamValue]]:
-        """The values of each parameter.
+        """Returns all values of each parameter, for a grid search.
 
         Raises:
             ValueError: A parameter is continuous or conditional, or the grid has more than
@@ -122,7 +123,7 @@ class Space(Mapping[str, Parameter]):
             )
 
     def grid_size(self) -> int:
-        """The number of points of the grid, computed without listing them.
+        """Returns the number of points of the grid, without listing the points.
 
         Raises:
             ValueError: A parameter is continuous or conditional.
@@ -139,10 +140,10 @@ class Space(Mapping[str, Parameter]):
 
         Args:
             sampler: Name of the sampler, for the message.
-            most: Largest number of values of a parameter that the sampler takes.
+            most: Largest number of values of a parameter that the sampler accepts.
 
         Raises:
-            ValueError: A parameter has more values than that.
+            ValueError: A parameter has more than ``most`` values.
         """
         for name, parameter in self.items():
             count = count_values(parameter)
@@ -153,7 +154,12 @@ class Space(Mapping[str, Parameter]):
                 )
 
     def exists(self, name: str, params: Mapping[str, ParamValue]) -> bool:
-        """Whether a parameter's condition holds, given the parameters before it."""
+        """Checks whether a parameter's condition holds.
+
+        Args:
+            name: Name of the parameter.
+            params: The values chosen so far; a condition on a parameter without a value is false.
+        """
         return all(
             other in params and params[other] in values
             for other, values in self._parameters[name].when.items()
@@ -161,7 +167,10 @@ class Space(Mapping[str, Parameter]):
 
 
 def clip_params(space: Space, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
-    """The nearest parameters that a space allows; invalid choices are left out.
+    """Moves each numeric parameter to the nearest value that the space allows.
+
+    Parameters that the space does not have or whose condition is false, and invalid categorical
+    choices, are omitted.
 
     >>> clip_params(Space({"width": Int(low=4, high=64, step=4)}), {"width": 77})
     {'width': 64}
@@ -189,7 +198,7 @@ def _clip(value: float, within: Float | Int) -> float:
 
 
 def dump_parameter(parameter: Parameter) -> dict[str, Any]:
-    """A parameter as a study file writes it."""
+    """Returns a parameter in the syntax of a study file, as a mapping."""
     match parameter:
         case Categorical():
             data: dict[str, Any] = {"choices": list(parameter.choices)}
@@ -209,7 +218,7 @@ def dump_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def count_values(parameter: Parameter) -> int | None:
-    """The number of values of a parameter; None for a continuous range."""
+    """Returns the number of values of a parameter, or None if its range is continuous."""
     match parameter:
         case Categorical(choices=choices):
             return len(choices)

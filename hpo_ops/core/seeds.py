@@ -1,10 +1,10 @@
-"""Seeds: every random draw of a study derives from the study's seed."""
+"""Derivation of seeds: every random generator of a study is seeded from the study's seed."""
 
 import hashlib
 
 
 def derive_seed(seed: int, *path: str | int) -> int:
-    """A 32-bit seed, derived from the study's seed and the path of its use.
+    """Derives a 32-bit seed from the study's seed and a path that names the purpose.
 
     >>> derive_seed(7, "trial", 3) == derive_seed(7, "trial", 3)
     True

@@ -8,7 +8,7 @@ from hpo_ops.core._study_view import Study
 from hpo_ops.core.trial_state import TrialState
 
 MIN_FINISHED_FOR_FAILURES = 5
-"""Number of finished trials from which the share of failures counts."""
+"""Smallest number of finished trials at which the share of failed trials is checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,16 +16,16 @@ class StoppingRule:
     """Ends a study early: at its target or deadline, without improvement, or with many failures.
 
     Attributes:
-        patience: Finished trials in a row without a better value that end the study; None for no
-            limit.
-        failures: Largest allowed share of failed trials.
+        patience: Number of trials finished in a row without a better value that ends the study;
+            None for no limit.
+        failures: Largest allowed share of failed trials among the finished trials.
     """
 
     patience: int | None = None
     failures: float = 1.0
 
     def reason_to_stop(self, study: Study, now: float) -> str | None:
-        """Why the study should end now; None if it should not."""
+        """Returns why the study should end now, or None if the study should continue."""
         return (
             reached_target(study)
             or passed_deadline(study, now)
@@ -47,7 +47,7 @@ class StoppingRule:
 
 
 def reached_target(study: Study) -> str | None:
-    """A sentence if a trial has reached the study's target, else None."""
+    """Returns a sentence about the trial that has reached the study's target, or None."""
     target = study.goal.target_score
     if target is None or study.best is None or study.best.best_score is None:
         return None
@@ -58,7 +58,7 @@ def reached_target(study: Study) -> str | None:
 
 
 def passed_deadline(study: Study, now: float) -> str | None:
-    """A sentence if the study's deadline has passed, else None."""
+    """Returns a sentence about the study's deadline if it has passed, or None."""
     deadline = study.goal.deadline_seconds
     if deadline is None or now < deadline:
         return None

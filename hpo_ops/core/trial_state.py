@@ -16,8 +16,8 @@ from hpo_ops.protocol import ParamValue
 class TrialState(StrEnum):
     """The states of a trial.
 
-    ``WAITING``: has never run. ``PAUSED``: has run, holds no resources and can be resumed.
-    ``PRUNED``: was stopped by a decision and cannot be resumed.
+    A ``WAITING`` trial has never run. A ``PAUSED`` trial has run, holds no resources and can be
+    resumed. A ``PRUNED`` trial was stopped by a decision and cannot be resumed.
     """
 
     WAITING = "waiting"
@@ -35,14 +35,15 @@ class TrialState(StrEnum):
 FINISHED = frozenset({TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED})
 WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
 COMPLETED, PRUNED = TrialState.COMPLETED, TrialState.PRUNED
-"""Looking up an enum member takes longer than a global, and every start and end does it."""
+"""Globals for enum members: a global is faster to look up, at every start and end of a trial."""
 
 
 @lru_cache(maxsize=4096)
 def as_width(units: int, among: int = 1) -> Fraction:
-    """The width of ``units`` units, or of one unit shared ``among`` trials; cached.
+    """Returns a width: a number of units, or the fraction of one unit shared by several trials.
 
-    Comparing fractions is slow: callers compare cached widths by identity first.
+    The widths are cached: comparing fractions is slow, so that callers compare widths by identity
+    first.
 
     >>> as_width(3), as_width(1, among=2)
     (Fraction(3, 1), Fraction(1, 2))
@@ -57,7 +58,7 @@ class Forecast(Protocol):
     """A probabilistic prediction of a trial's learning curve, in scores."""
 
     def probability(self, score: float, *, by_step: int) -> float:
-        """The probability that the trial's score is at least this at that step."""
+        """Returns the probability that the score at step ``by_step`` is at least ``score``."""
         ...
 
 
@@ -68,11 +69,11 @@ class Observation(NamedTuple):
     score: float
     seconds: float
     width: Fraction = ONE_UNIT
-    """Units that the step was trained with."""
+    """The trial's width (number of units, or a fraction of one unit) while it trained the step."""
 
     @property
     def unit_seconds(self) -> float:
-        """The time that the step would have taken on one unit, at ideal scaling."""
+        """Seconds that the training would have taken on one unit, at ideal scaling."""
         width = self.width
         if width is ONE_UNIT:
             return self.seconds
@@ -81,16 +82,16 @@ class Observation(NamedTuple):
 
 as_observation: Callable[[tuple[int, float, float, Fraction]], Observation]
 as_observation = partial(tuple.__new__, Observation)
-"""Makes an observation from its four fields in half the time of calling the class.
+"""Creates an observation from its four fields in half the time of calling the class.
 
-Every report makes one, and the simulator makes millions: calling the class slows replays down by
-7 to 9 %.
+Every report creates an observation, and the simulator creates millions: calling the class slows
+replays down by 7 to 9 %.
 """
 
 
 @dataclass(slots=True)
 class Trial:
-    """A trial as policies see it. Only the `Study` that holds it may change it."""
+    """A trial as policies see it. Only the `Study` that contains the trial may change it."""
 
     number: int
     params: Mapping[str, ParamValue] = field(default_factory=dict)
@@ -103,13 +104,13 @@ class Trial:
     seconds: float = 0.0
     """Training time of all reported steps."""
     checkpoint_step: int = 0
-    """Step of the newest complete checkpoint; 0 without one."""
+    """Step of the newest complete checkpoint; 0 if the trial has no checkpoint."""
     width: Fraction = NO_UNIT
-    """Units held now, or the share of one unit; 0 when not running."""
+    """Number of units that the trial holds now, or its fraction of one unit; 0 if not running."""
     units: tuple[int, ...] = ()
-    """The units that the trial runs on, if an allocator places trials."""
+    """Indexes of the units that the trial runs on; empty if no allocator places trials."""
     group: int = 0
-    """Number of the trial group that it last ran in, in the order of arrival."""
+    """Number of the trial group in which the trial last ran; earlier groups have lower numbers."""
     unit_seconds: float = 0.0
     """Training time of all reported steps as if each had run on one unit, at ideal scaling."""
     decided_step: int | None = None
@@ -121,33 +122,33 @@ class Trial:
     """Number of observations when the newest segment started."""
     forecast: Forecast | None = None
     priority: float | None = None
-    """Paused and waiting trials with a priority are resumed first, the highest first."""
+    """Priority while paused or waiting: the highest is resumed first, trials with None last."""
     is_retraining: bool = False
-    """Whether the trial trains the best parameters of a study with folds again, on all data."""
+    """Whether the trial retrains the best parameters of a cross-validated study on all data."""
 
     @property
     def step_at_start(self) -> int:
-        """The last reported step when the newest segment started; 0 without reports."""
+        """The last step reported before the newest segment started; 0 if there is none."""
         count = self.observations_at_start
         return self.observations[count - 1].step if count else 0
 
     @property
     def score(self) -> float | None:
-        """The last reported score."""
+        """The last reported score; None before the first report."""
         return self.observations[-1].score if self.observations else None
 
     @property
     def step_seconds(self) -> float | None:
-        """Mean training time of a report; None before the first."""
+        """Mean training time per report; None before the first report."""
         return self.seconds / len(self.observations) if self.observations else None
 
     @property
     def unit_step_seconds(self) -> float | None:
-        """Mean training time of a report on one unit; None before the first."""
+        """Mean training time per report on one unit; None before the first report."""
         return self.unit_seconds / len(self.observations) if self.observations else None
 
     def score_at(self, step: int) -> float | None:
-        """The score first reported at or after a step."""
+        """Returns the score first reported at or after a step, or None if there is none yet."""
         seen = self.observations
         if (
             0 < step <= len(seen) and seen[step - 1].step == step

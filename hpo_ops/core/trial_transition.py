@@ -8,22 +8,24 @@ from hpo_ops.core.trial_state import TrialState
 from hpo_ops.protocol import Outcome, SegmentResult
 
 MAX_PREEMPTIONS_WITHOUT_PROGRESS = 10
-"""A trial that is preempted more often than this without a new checkpoint in between fails."""
+"""Number of preemptions in a row without a new checkpoint beyond which a trial fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentHistory:
-    """The trial and study facts that decide about a trial after the end of a segment.
+    """The facts about a trial and its study that determine the trial's state after a segment.
+
+    A segment is one uninterrupted execution of a trial.
 
     Attributes:
-        max_steps: Steps of a full-length trial; None where the training code decides.
-        failures: Earlier segments of the trial that failed.
-        retries: How often a failed segment is tried again.
-        fruitless_preemptions: Preemptions in a row without a new checkpoint.
+        max_steps: Steps of a full-length trial; None if the training code decides.
+        failures: Number of the trial's earlier segments that failed.
+        retries: Number of failed segments of a trial that are retried.
+        fruitless_preemptions: Number of earlier preemptions in a row without a new checkpoint.
         reached_target: Whether the trial has reached the study's target.
-        is_study_over: Whether the study has been asked to stop.
+        is_study_over: Whether a stop of the study has been requested.
         is_study_paused: Whether the study is paused.
-        is_resized: Whether the segment was asked to end for a change of the trial's resources.
+        is_resized: Whether the segment was ended in order to change the trial's resources.
     """
 
     max_steps: int | None
@@ -41,7 +43,7 @@ class TrialTransition:
     """A trial's next state and the reason for it.
 
     ``RUNNING`` means that the trial keeps its slot: its task starts another segment from the
-    newest checkpoint. A trial in a finished state is never run again.
+    newest checkpoint. A trial in a finished state never runs again.
     """
 
     state: TrialState
@@ -49,7 +51,7 @@ class TrialTransition:
 
 
 def trial_after(result: SegmentResult, history: SegmentHistory) -> TrialTransition:
-    """Decides which state a trial moves to after a segment with this result."""
+    """Returns the state that a trial moves to after a segment with the given result."""
     if history.reached_target and result.outcome is not Outcome.FAILED:
         # A trial that reached the target has succeeded, however its last segment ended.
         return TrialTransition(TrialState.COMPLETED, result.reason or "reached the target")

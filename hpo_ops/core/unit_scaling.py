@@ -1,4 +1,4 @@
-"""The speed of a trial by the number of units that it runs on."""
+"""The training speed of a trial as a function of its width (number of units, such as GPUs)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from itertools import pairwise
 
 
 def speedup(width: Fraction | int, table: tuple[float, ...] = ()) -> float:
-    """The speed on a number of units, relative to one unit.
+    """Returns the training speed at a width, relative to the speed on one unit.
 
     >>> speedup(3, (1.0, 1.77, 2.93))
     2.35
 
     Args:
-        width: Units; a share of one unit trains at that share of its speed.
+        width: Number of units, or a fraction below 1 of a shared unit, which trains at that
+            fraction of the unit's speed.
         table: Speed on 1, 2, 4, 8, ... units. Between two entries the speed is interpolated;
-            beyond the last it stays. If empty, the speed is the width itself (ideal scaling).
+            beyond the last entry it is constant. If the table is empty, the speed equals the
+            width (ideal scaling).
     """
     if not table or width <= 1:
         return float(width)
