@@ -1,7 +1,8 @@
 """The ledger: the database that records everything that happens in studies.
 
-Only this package speaks SQL. `Ledger.study` opens a transaction on one study for commands; the
-other modules answer queries and hand out leases of pools.
+Only this package executes SQL on the ledger. `Ledger.study` opens a transaction that changes one
+study; the other modules run read-only queries and manage the leases of pools (resource units, such
+as GPUs, that studies share).
 """
 
 from hpo_ops.ledger._policy_view import EventKind

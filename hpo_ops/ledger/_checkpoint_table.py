@@ -1,4 +1,4 @@
-"""Commands and queries on the checkpoints of one study."""
+"""Reads and writes the ledger's records of one study's checkpoints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hpo_ops.protocol import Checkpoint
 
 
 class CheckpointTable:
-    """The complete checkpoints of one study, within one transaction that holds its lock.
+    """The complete checkpoints of one study, within one transaction that holds the study's lock.
 
-    The ledger knows where checkpoints are and the digests of their manifests; the files are in
-    the store.
+    The ledger records the URIs of checkpoints and the digests of their manifests; the files are in
+    the object store.
     """
 
     def __init__(self, history: StudyHistory) -> None:
@@ -28,7 +28,7 @@ class CheckpointTable:
     # -- queries -----------------------------------------------------------------------------
 
     def has_any(self, trial: int) -> bool:
-        """Whether a trial has a checkpoint of its own."""
+        """Returns whether at least one checkpoint of a trial is recorded."""
         table = _schema.checkpoints
         found = self._connection.execute(
             select(table.c.step)
@@ -38,13 +38,13 @@ class CheckpointTable:
         return found.first() is not None
 
     def newest(self, trial: int, *, at_most: int, uri_prefix: str, limit: int) -> list[Checkpoint]:
-        """The newest checkpoints of a trial, newest first.
+        """Lists the checkpoints of a trial with the highest steps, highest step first.
 
         Args:
-            trial: The trial.
-            at_most: The last step that counts.
-            uri_prefix: How the URIs of those that count begin.
-            limit: How many to return at most.
+            trial: Number of the trial.
+            at_most: Highest step of a checkpoint.
+            uri_prefix: Prefix that the URI of a checkpoint must have.
+            limit: Maximum number of checkpoints to return.
         """
         table = _schema.checkpoints
         rows = self._connection.execute(
@@ -61,7 +61,7 @@ class CheckpointTable:
         return [Checkpoint(**row._mapping) for row in rows]
 
     def find_uri(self, trial: int, step: int, *, runner: str) -> str | None:
-        """The URI of a trial's checkpoint of a step that a segment of some runner saved."""
+        """Returns the URI of a checkpoint saved by a segment of the given runner, or None."""
         table, segments = _schema.checkpoints, _schema.segments
         return self._connection.execute(
             select(table.c.uri)
@@ -82,11 +82,12 @@ class CheckpointTable:
         """Records that a checkpoint is complete in the store.
 
         Args:
-            trial: The trial.
-            segment_id: The segment that saved it.
+            trial: Number of the trial.
+            segment_id: Id of the segment that saved the checkpoint.
             checkpoint: The checkpoint.
-            replaces: Whether it replaces an earlier one of the same step, as where a trial trains
-                a step again and uploads it again. Otherwise the earlier one stays.
+            replaces: Whether to overwrite the record of an earlier checkpoint of the same trial
+                and step, as when a resumed trial trains a step again. If False, the earlier record
+                stays.
         """
         table = _schema.checkpoints
         values = {"segment_id": segment_id, **checkpoint.to_dict()}
@@ -110,11 +111,11 @@ class CheckpointTable:
             )
 
     def forget_except(self, kept: Collection[tuple[int, int]]) -> None:
-        """Forgets all checkpoints of the study but some.
+        """Deletes the ledger's records of the study's checkpoints, except of those to keep.
 
         Args:
-            kept: The trial and step of each checkpoint that stays, also where other trials have
-                it among their own.
+            kept: Trial number and step of each checkpoint to keep. Records of other trials with
+                the same URI, which the score cache creates, stay too.
         """
         table = _schema.checkpoints
         is_mine = table.c.study_id == self._study_id

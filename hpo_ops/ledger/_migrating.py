@@ -1,4 +1,4 @@
-"""Schema changes of the ledger, by alembic."""
+"""Migration of the ledger's database schema with Alembic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCK = 0x68706F
 
 
 def migrate(engine: Engine) -> None:
-    """Brings the database to the newest schema; several processes may do so at once."""
+    """Migrates the database to the newest schema; a lock makes concurrent calls safe."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.begin() as connection:

@@ -1,4 +1,7 @@
-"""The view of a study that policies decide on, folded from its events and reports in order."""
+"""The in-memory view of a study for policies, built from events and reports in order of their ids.
+
+Policies are schedulers, allocators and samplers.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +44,26 @@ class EventKind(StrEnum):
 
 
 class LiveView:
-    """The view of one live study, kept in memory between transactions.
+    """The view of one study that is cached in memory between transactions.
 
-    Only the holder of the study's lock may use it. It remembers the last event and report that it
-    has folded, so that a refresh reads only what is new.
+    Only the transaction that holds the study's lock may use the view. The view remembers the id of
+    the last event or report that it has applied, so that a refresh reads only newer rows.
+
+    Attributes:
+        study: The study as policies see it.
+        now: Seconds since the study began, at the newest transaction.
     """
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal)
-        by_trial(self.study)  # from the first event on, since their order counts
+        by_trial(self.study)  # before the first event: the index depends on the order of events
         self.now = 0.0
         self._last = 0
         self._started: dict[int, datetime] = {}
-        """When the newest segments began, of trials that have not reported in them."""
+        """Start times of the newest segments that have not reported yet, by trial."""
 
     def refresh(self, connection: Connection, study_id: int) -> None:
-        """Folds events and reports since the last refresh. The caller holds the study's lock."""
+        """Applies events and reports since the last refresh; needs the study's lock."""
         after = self._last
         happened = connection.execute(
             select(events.c.id, events.c.kind, events.c.trial, events.c.data, events.c.at)
@@ -90,7 +97,7 @@ class LiveView:
         self._read_forecasts(connection, study_id, new_forecasts)
 
     def _time_start(self, report: Row[Any]) -> None:
-        """Records how long a segment took to start, at its first report."""
+        """Records a segment's startup time if the report is the segment's first."""
         if (began := self._started.pop(report.trial, None)) is not None:
             taken = (report.at - began).total_seconds() - report.seconds
             self.study.trials[report.trial].startup_seconds = max(taken, 0.0)
@@ -98,7 +105,7 @@ class LiveView:
     def _read_forecasts(
         self, connection: Connection, study_id: int, new_forecasts: set[int]
     ) -> None:
-        """Reads the newest forecasts of trials that have not finished."""
+        """Reads the newest forecasts of the given trials, except of finished trials."""
         trials = self.study.trials
         active = [number for number in new_forecasts if not trials[number].state.is_finished]
         if not active:
@@ -113,10 +120,10 @@ class LiveView:
 
 
 def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
-    """A forecast from plain data; None if the fit failed.
+    """Parses a forecast from plain data; returns None if the data says that the fit failed.
 
     Raises:
-        ValueError: It does not have the shape of a forecast.
+        ValueError: The data does not have the shape of a forecast.
     """
     return QuantileForecast.from_dict(data) if data["steps"] else None
 

@@ -1,4 +1,4 @@
-"""Commands and queries on the reports of one study."""
+"""Reads and writes the reports (metrics of one trial at one step) of one study."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ReportTable:
     """The reports of one study, within one transaction that holds the study's lock.
 
     Args:
-        history: The study's history.
-        metric: Name of the objective, whose values are the learning curve.
+        history: The event log of the study.
+        metric: Name of the study's objective, whose values form the learning curve.
     """
 
     def __init__(self, history: StudyHistory, *, metric: str) -> None:
@@ -27,12 +27,12 @@ class ReportTable:
         self._study_id = history.study_id
 
     def add(self, trial: int, segment_id: str, reports: Sequence[Report]) -> None:
-        """Adds reports. The first report of a step counts: later ones of that step are ignored.
+        """Inserts reports; a report of a step that the trial has already reported is ignored.
 
         Args:
-            trial: The trial.
-            segment_id: The segment that reported.
-            reports: The reports, each of which has the objective.
+            trial: Number of the trial.
+            segment_id: Id of the segment that sent the reports.
+            reports: The reports. Each report must contain a value of the objective.
         """
         if not reports:
             return
@@ -54,12 +54,12 @@ class ReportTable:
         )
 
     def curve(self, trial: int) -> list[tuple[int, float]]:
-        """The learning curve of a trial: steps and values of the objective, by step."""
+        """Returns the learning curve of a trial as pairs of step and objective value, by step."""
         return read_curve(self._connection, self._study_id, trial)
 
 
 def read_curve(connection: Connection, study_id: int, trial: int) -> list[tuple[int, float]]:
-    """The learning curve of a trial: steps and values of the objective, by step."""
+    """Returns the learning curve of a trial as pairs of step and objective value, by step."""
     table = _schema.reports
     rows = connection.execute(
         select(table.c.step, table.c.value)

@@ -1,4 +1,4 @@
-"""Commands and queries on the segments of one study."""
+"""Reads and writes the segments (uninterrupted executions of a trial) of one study."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from hpo_ops.protocol import Cause, Outcome, Provenance, SegmentResult
 class SegmentTable:
     """The segments of one study, within one transaction that holds the study's lock.
 
-    A trial has at most one open segment. The first end of a segment that is recorded counts: the
-    segment is closed by it, and its lease is free.
+    A trial has at most one open segment (a segment without a recorded outcome).
     """
 
     def __init__(self, history: StudyHistory) -> None:
@@ -29,7 +28,7 @@ class SegmentTable:
     # -- queries -----------------------------------------------------------------------------
 
     def find(self, segment_id: str) -> SegmentRow | None:
-        """A segment of the study; None where the study has no such segment."""
+        """Returns a segment by its id, or None if the study has no such segment."""
         table = _schema.segments
         row = self._connection.execute(
             select(table).where(table.c.study_id == self._study_id, table.c.id == segment_id)
@@ -37,7 +36,7 @@ class SegmentTable:
         return None if row is None else read_segment(row)
 
     def find_open(self, trial: int) -> SegmentRow | None:
-        """The open segment of a trial; None where it has none."""
+        """Returns the open segment of a trial, or None if the trial has no open segment."""
         table = _schema.segments
         row = self._connection.execute(
             select(table).where(
@@ -49,7 +48,7 @@ class SegmentTable:
         return None if row is None else read_segment(row)
 
     def count_mishaps(self, trial: int) -> Mishaps:
-        """How often segments of a trial were preempted, and how often they ran out of memory."""
+        """Counts the segments of a trial that were preempted, and those that ran out of memory."""
         table = _schema.segments
         is_oom = table.c.cause.is_not_distinct_from(Cause.OUT_OF_MEMORY.value)
         is_preempted = table.c.outcome == Outcome.PREEMPTED.value
@@ -75,17 +74,18 @@ class SegmentTable:
         width: Fraction = Fraction(1),
         provenance: Provenance | None = None,
     ) -> None:
-        """Opens a segment of a trial, which is no longer queued.
+        """Inserts an open segment, sets the trial's state to RUNNING and takes it off the queue.
 
         Args:
-            segment_id: A new id.
-            trial: The trial.
-            key: Idempotency key of the request.
-            from_step: The step of the checkpoint that it starts from; 0 without one.
-            until_step: The step at which it ends; None is the training's own end.
-            runner: The runner that executes it.
-            width: Units that it has.
-            provenance: What it is trained with, as far as is known.
+            segment_id: Id of the new segment.
+            trial: Number of the trial.
+            key: Idempotency key of the request that starts the segment.
+            from_step: Step of the checkpoint from which the segment starts; 0 if it starts without
+                a checkpoint.
+            until_step: Step at which the segment ends; None for the training's own end.
+            runner: Name of the runner that executes the segment.
+            width: Number of resource units of the segment; a fraction if trials share a unit.
+            provenance: The known code, image, packages and hardware of the segment.
         """
         self._connection.execute(
             insert(_schema.segments).values(
@@ -115,18 +115,18 @@ class SegmentTable:
         self._history.append(EventKind.SEGMENT_STARTED, trial, data)
 
     def request(self, segment_id: str, decision: Decision) -> None:
-        """Records the action that a segment is to carry out. It stands until the segment ends."""
+        """Records the action that a segment is to carry out, in place of any earlier request."""
         self._update(
             segment_id,
             {"requested_action": decision.action.value, "requested_reason": decision.reason},
         )
 
     def record_provenance(self, segment_id: str, provenance: Provenance) -> None:
-        """Records what a segment is trained with."""
+        """Records the provenance (code, image, packages, hardware) of a segment."""
         self._update(segment_id, {"provenance": provenance.known()})
 
     def end(self, segment_id: str, trial: int, result: SegmentResult) -> None:
-        """Closes a segment and frees its lease. The state of its trial is not touched."""
+        """Records the end of a segment and deletes its lease; the trial's state is not changed."""
         self._update(
             segment_id,
             {

@@ -1,4 +1,4 @@
-"""The history of a study: an append-only log of events, from which its view is folded."""
+"""The history of a study: an append-only log of events, from which the policies' view is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEWS = {
     EventKind.STUDY_STOPPED,
     EventKind.STUDY_RESUMED,
 }
-"""Events after which a waiting trial may be able to start, or has to end."""
+"""Kinds of events after which a waiting trial may be able to start, or must end."""
 
 
 class StudyHistory:
@@ -24,9 +24,10 @@ class StudyHistory:
 
     Attributes:
         connection: The transaction's connection.
-        study_id: The study.
-        has_news: Whether an event of `NEWS` was appended, so that waiting tasks are woken.
-        is_changed: Whether the view lacks something that was written.
+        study_id: Id of the study.
+        has_news: Whether an event of a kind in `NEWS` was appended; requests that wait for a
+            change of the study are then woken after the commit.
+        is_changed: Whether rows may have been written that the policies' view does not contain.
     """
 
     def __init__(self, connection: Connection, study_id: int) -> None:
@@ -38,12 +39,12 @@ class StudyHistory:
     def append(
         self, kind: EventKind, trial: int | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Appends an event.
+        """Appends an event to the study's history.
 
         Args:
-            kind: What happened.
-            trial: The trial to which it happened, if to one.
-            data: What else there is to say, as plain data.
+            kind: Kind of the event.
+            trial: Number of the trial that the event concerns; None for an event of the study.
+            data: Details of the event that can be stored as JSON; None for no details.
         """
         self.has_news = self.has_news or kind in NEWS
         self.is_changed = True

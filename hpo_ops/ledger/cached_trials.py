@@ -1,4 +1,8 @@
-"""Queries of the score cache: trials that would report the same as a trial of this study."""
+"""Queries of the score cache, which replays reports of an earlier trial instead of training again.
+
+Trials with the same cache key have the same code, data, hyperparameters and seed, and would
+therefore report the same metrics.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,19 @@ from hpo_ops.ledger.study_sharing import shares_with
 from hpo_ops.protocol import Checkpoint, Outcome, Report
 
 MAX_SOURCES = 8
-"""How many trials with the same cache key are looked at."""
+"""Maximum number of source trials that `CachedTrials.sources` returns."""
 
 
 @dataclass(frozen=True)
 class CacheSource:
-    """A trial with the same cache key as another one, from which that one may be served.
+    """A source trial: its reports may be replayed into another trial with the same cache key.
 
     Attributes:
-        study_id: Its study.
-        study: The key of its study.
-        trial: Its number.
-        step: Its last reported step.
-        is_complete: Whether its training has ended by itself.
+        study_id: Id of the source trial's study.
+        study: Key of the source trial's study.
+        trial: Number of the source trial.
+        step: Last reported step of the source trial.
+        is_complete: Whether the training reached its own end, without a step limit.
     """
 
     study_id: int
@@ -37,7 +41,7 @@ class CacheSource:
     is_complete: bool
 
     def covers(self, until_step: int | None) -> bool:
-        """Whether its reports reach a step; None is the training's own end."""
+        """Returns whether the reports reach a step; None means the training's own end."""
         return self.is_complete if until_step is None else self.step >= until_step
 
     def __str__(self) -> str:
@@ -46,18 +50,22 @@ class CacheSource:
 
 @dataclass(frozen=True)
 class CachedTrials:
-    """Trials with the same cache key, in this study and in those that share with it.
+    """Trials with the same cache key, in one study and in the studies that share trials with it.
 
-    Other studies are read without their locks: their trials may gain reports meanwhile.
+    Other studies are read without locking them, so that their trials may add reports at any time.
+
+    Attributes:
+        connection: A connection with an open transaction.
+        record: The study for whose trials sources are searched.
     """
 
     connection: Connection
     record: StudyRecord
 
     def lock(self, cache_key: str) -> None:
-        """Waits until no other transaction holds this cache key, and holds it until the commit.
+        """Locks a cache key until the commit, after waiting for other transactions to release it.
 
-        Two studies that are about to train the same therefore see each other.
+        Two studies can therefore not start the same training at the same time unnoticed.
         """
         self.connection.execute(
             text("SELECT pg_advisory_xact_lock(:key)"),
@@ -65,10 +73,10 @@ class CachedTrials:
         )
 
     def sources(self, trial: TrialRow) -> list[CacheSource]:
-        """Trials that have reported more than a trial with their cache key.
+        """Lists the trials with a trial's cache key that have more reports or are complete.
 
-        Those of this study come first, then those that were trained rather than served, then
-        those with the most steps.
+        Trials of this study come first, then trials that were trained before trials that were
+        served from the cache, then trials with more steps.
         """
         is_complete = exists().where(
             segments.c.study_id == trials.c.study_id,
@@ -107,7 +115,7 @@ class CachedTrials:
         ]
 
     def find_in_training(self, trial: TrialRow) -> str | None:
-        """A trial with the same cache key that has a live segment now, as text; None without."""
+        """Returns the name of another trial that trains this cache key now, or None."""
         found = self.connection.execute(
             select(trials.c.number, studies.c.key)
             .join(studies, studies.c.id == trials.c.study_id)
@@ -122,7 +130,7 @@ class CachedTrials:
         return None if found is None else f"trial {found.number} of {found.key}"
 
     def waiting_for_another(self, numbers: Sequence[int]) -> set[int]:
-        """Those of the study's trials with whose cache key another trial has a live segment."""
+        """Returns the numbers of trials whose cache key another trial is training now."""
         mine = trials.alias()
         is_in_training = exists().where(
             trials.c.cache_key == mine.c.cache_key,
@@ -141,12 +149,12 @@ class CachedTrials:
     def checkpoints_of(
         self, source: CacheSource, *, at_most: int | None, uri_prefix: str
     ) -> dict[int, Checkpoint]:
-        """The checkpoints that a source still has, by step.
+        """Returns the recorded checkpoints of a source trial, by step.
 
         Args:
-            source: The source.
-            at_most: The last step that counts; None for all.
-            uri_prefix: How the URIs of those that count begin.
+            source: The source trial.
+            at_most: Highest step of a checkpoint; None for no limit.
+            uri_prefix: Prefix that the URI of a checkpoint must have.
         """
         table = checkpoints
         rows = self.connection.execute(
@@ -162,7 +170,7 @@ class CachedTrials:
     def reports_of(
         self, source: CacheSource, *, after: int, until_step: int | None
     ) -> list[Report]:
-        """The reports of a source after a step, up to and including another; None for all."""
+        """Lists the reports with after < step <= until_step; None for `until_step` is no limit."""
         rows = self.connection.execute(
             select(reports.c.step, reports.c.metrics, reports.c.seconds)
             .where(
@@ -181,7 +189,7 @@ def _is_another(study_id: Any, number: Any) -> ColumnElement[bool]:
 
 
 def _has_live_segment() -> list[ColumnElement[bool]]:
-    """Conditions under which a trial has an open segment whose lease has not expired."""
+    """Returns SQL conditions: the trial has an open segment, and its lease has not expired."""
     return [
         segments.c.study_id == trials.c.study_id,
         segments.c.trial == trials.c.number,

@@ -1,4 +1,4 @@
-"""Forecasts of learning curves in the ledger: the newest one of each trial."""
+"""Storage of learning-curve forecasts: the ledger has only the newest forecast of each trial."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hpo_ops.protocol import CurveForecast
 
 
 def record_forecast(session: StudyTransaction, trial: int, made: CurveForecast) -> None:
-    """Records a trial's newest forecast, which may also say that none could be made.
+    """Records a forecast of a trial's learning curve, or a note that the fit failed.
 
-    A forecast of a step for which there is one already, or of an earlier step, is ignored.
+    The forecast replaces the trial's earlier forecast. It is ignored if the recorded forecast was
+    made at the same step or at a later step.
 
     Raises:
-        ValueError: It does not have the shape of a forecast.
+        ValueError: The data does not have the shape of a forecast.
     """
     known = session.connection.execute(
         select(forecasts.c.step).where(
@@ -38,7 +39,7 @@ def record_forecast(session: StudyTransaction, trial: int, made: CurveForecast) 
 
 
 def _summary(session: StudyTransaction, made: CurveForecast) -> dict[str, object]:
-    """A forecast as people read it: the value at the last step and its 90 % interval."""
+    """Returns the median and 90 % interval at the forecast's last step, or the failure note."""
     forecast = to_forecast(made.to_dict())
     if forecast is None:
         return {"note": made.note}

@@ -1,4 +1,4 @@
-"""Jobs in the ledger: submissions of code and ranges that became studies."""
+"""Table of jobs: submissions of training code and hyperparameter ranges, each run as a study."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from hpo_ops.ledger._schema import jobs
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """A job that was submitted.
+    """A submitted job.
 
     Attributes:
-        key: The submission's idempotency key; without one, the name identifies the submission
-            among those of its user.
-        job: The job as JSON.
-        code: URI of its code archive.
-        user: The person who submitted it.
+        key: Idempotency key of the submission; None if the user sent no key, in which case the
+            user and the job's name identify the submission.
+        name: Name of the job, which is also the name of the study.
+        dag_id: DAG that runs the study.
+        run_id: DAG run of the study.
+        job: The submitted job as JSON.
+        code: URI of the code archive.
+        user: The person who submitted the job.
     """
 
     key: str | None
@@ -41,14 +44,14 @@ _COLUMNS = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
 
 
 def add_job(connection: Connection, row: JobRow) -> None:
-    """Enters a job, unless its user has submitted one with the same key or name before."""
+    """Inserts a job unless its user already has a job with its key (or name, without a key)."""
     connection.execute(upsert(jobs).values(asdict(row)).on_conflict_do_nothing())
 
 
 def find_submission(
     connection: Connection, *, user: str, key: str | None, name: str
 ) -> JobRow | None:
-    """Finds the job that a user submitted with a key; without a key, the one of a name."""
+    """Returns a user's job by key, or by name if the key is None; None if no job matches."""
     is_it = jobs.c.key == key
     if key is None:
         is_it = and_(jobs.c.key.is_(None), jobs.c.name == name)
@@ -57,13 +60,13 @@ def find_submission(
 
 
 def list_jobs(connection: Connection, name: str, *, run_id: str | None, user: str) -> list[JobRow]:
-    """Lists the jobs of a name: those of a user first, then the newest first.
+    """Lists the jobs with a name: jobs of the given user first, and newer jobs before older ones.
 
     Args:
         connection: An open connection to the ledger.
-        name: The name, which jobs of several people may have.
-        run_id: Only the job of this DAG run; None for all.
-        user: The person whose jobs come first.
+        name: The name. Jobs of several users may have the same name.
+        run_id: Id of the DAG run to which the list is limited; None lists jobs of all DAG runs.
+        user: The user whose jobs come first.
     """
     query = (
         select(*_COLUMNS)

@@ -1,7 +1,8 @@
 """Leases: records that a segment holds units of a pool until a given time.
 
-Heartbeats extend a lease. An expired lease is deleted when another segment asks for units of the
-pool. Every function works within the caller's transaction.
+A segment is one uninterrupted execution of a trial. A pool is a named amount of resource units
+(such as GPUs) that studies share. Heartbeats extend a lease; an expired lease is deleted the next
+time that the units of its pool are counted. Every function runs in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from hpo_ops.ledger._schema import leases, pools, studies, trials
 
 LEASE_TIME = timedelta(seconds=120)
-"""How long a lease lasts without a heartbeat."""
+"""Time after which a lease expires unless a heartbeat extends it."""
 STARTING = ("running", "retraining")
-"""States of studies that start segments and may be queued for units."""
+"""States in which a study starts segments, so that its trials may be queued for units."""
 UNKNOWN = 1_000_000.0
-"""Capacity of a pool whose capacity is not known: the cluster queues what does not fit."""
+"""Capacity recorded for a pool of unknown capacity: the cluster queues pods that do not fit."""
 
 
 def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
-    """Sets the capacity of a pool. Measurements by `find_capacity` do not change it any more."""
+    """Sets a fixed capacity of a pool, which `find_capacity` does not overwrite."""
     fixed = {"capacity": capacity, "is_fixed": True}
     connection.execute(
         upsert(pools)
@@ -35,13 +36,13 @@ def set_capacity(connection: Connection, pool: str, capacity: float) -> None:
 
 
 def find_capacity(connection: Connection, pool: str, capacity: float | None) -> None:
-    """Records the measured capacity of a pool, unless a person has set it.
+    """Records the measured capacity of a pool, unless an operator has set a fixed capacity.
 
     Args:
-        connection: A transaction.
+        connection: A connection with an open transaction.
         pool: The pool's name.
-        capacity: Units that its nodes have; None if they cannot be listed. The cluster itself then
-            queues what does not fit.
+        capacity: Number of units of the pool's nodes; None if the nodes cannot be listed. A new
+            pool then gets the capacity `UNKNOWN`, and a known pool keeps its capacity.
     """
     found = upsert(pools).values(
         name=pool, capacity=UNKNOWN if capacity is None else capacity, is_fixed=False
@@ -59,7 +60,7 @@ def find_capacity(connection: Connection, pool: str, capacity: float | None) -> 
 
 
 def why_never(connection: Connection, pool: str, amount: float) -> str | None:
-    """Why a pool can never lease an amount; None if it may be able to."""
+    """Returns why an amount exceeds the pool's fixed capacity, or None if it does not."""
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is not None and row.is_fixed and amount > row.capacity + 1e-9:
         return f"a trial needs {amount:g} units of the pool {pool}, which has {row.capacity:g}"
@@ -76,22 +77,26 @@ def take(
     segment_id: str,
     at_most: int,
 ) -> str | None:
-    """Takes a lease for a segment, or says why there is none to be had.
+    """Inserts a lease for a segment, or returns the reason why no lease is available.
 
-    The pool's row is locked until the commit, so that leases never exceed its capacity. A study
-    that holds leases stands back for a study that is queued and holds fewer.
+    The pool's row is locked until the commit, so that concurrent requests cannot exceed the
+    capacity. A study that already holds leases gets no further lease while another study is
+    queued for the same pool and holds fewer leases.
 
     Args:
-        connection: A transaction.
+        connection: A connection with an open transaction.
         pool: The pool's name.
-        amount: Units, or a fraction of one.
-        study_id: The segment's study.
-        trial: The segment's trial.
-        segment_id: The segment.
-        at_most: Slots of the study: leases that it may hold at the same time.
+        amount: Number of units to lease; a fraction if several trials share a unit.
+        study_id: Id of the segment's study.
+        trial: Number of the segment's trial.
+        segment_id: Id of the segment.
+        at_most: Number of leases that the study may hold at the same time (its slots).
 
     Returns:
-        None where the lease was taken, else the reason why it was not.
+        None if the lease was inserted, otherwise the reason why it was refused.
+
+    Raises:
+        LookupError: The pool does not exist.
     """
     row = connection.execute(
         select(pools).where(pools.c.name == pool).with_for_update()
@@ -123,11 +128,12 @@ def take(
 
 @dataclass(frozen=True)
 class Room:
-    """The units of a pool that a study may hold.
+    """The units of a pool that are available to one study.
 
     Attributes:
-        amount: All units that it may hold; None if the capacity of the pool is not known.
-        free: Units of the pool that are not leased.
+        amount: Number of units that the study may hold in total, including the units that it
+            already holds; None if the capacity of the pool is not known.
+        free: Number of units of the pool that no study has leased.
     """
 
     amount: float | None
@@ -135,10 +141,11 @@ class Room:
 
 
 def room(connection: Connection, *, pool: str, study_id: int) -> Room:
-    """The units that a study may hold: those that other studies neither hold nor are queued for.
+    """Returns the units that a study may hold without taking units from other studies.
 
-    It may always hold an even share among the studies that use the pool, as far as the leases of
-    the others leave it.
+    The study may hold every unit that no other study holds or is queued for. It may in any case
+    hold an equal share (the capacity divided by the number of studies that use the pool), as far
+    as the units held by other studies allow.
     """
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is None:
@@ -159,7 +166,7 @@ def room(connection: Connection, *, pool: str, study_id: int) -> Room:
 
 
 def _queued_amounts(connection: Connection, pool: str, study_id: int) -> dict[int, float]:
-    """What the queued trials of other studies need of a pool, by study."""
+    """Returns the units of a pool that trials of other studies are queued for, by study id."""
     rows = connection.execute(
         select(studies.c.id, (studies.c.lease * func.count()).label("amount"))
         .join(trials, trials.c.study_id == studies.c.id)
@@ -177,7 +184,7 @@ def _queued_amounts(connection: Connection, pool: str, study_id: int) -> dict[in
 def count_free(
     connection: Connection, *, pool: str, study_id: int, at_most: int, amount: float = 1.0
 ) -> int:
-    """How many segments of a study could take a lease of an amount now."""
+    """Counts the segments of a study that could each lease an amount of a pool now."""
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is None:
         return 0
@@ -189,19 +196,20 @@ def count_free(
 
 
 def _is_alone(row: Row[Any], held: float) -> bool:
-    """Whether a pool with a measured capacity has no lease.
+    """Returns whether a pool has a measured (not a fixed) capacity and no unit of it is leased.
 
-    A segment that needs more than such a pool has gets its lease: the cluster may add nodes.
+    Such a pool leases more units than were measured to a single segment, because the cluster may
+    add nodes.
     """
     return held == 0 and not row.is_fixed
 
 
 QUEUED_TIME = timedelta(seconds=15)
-"""How long a trial counts as queued after it asked for a lease in vain."""
+"""Time for which a trial counts as queued after its request for a lease was refused."""
 
 
 def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str | None:
-    """The name of a study that is queued for the pool and holds fewer leases; None without."""
+    """Returns the name of another study that is queued and holds fewer leases, or None."""
     holds = (
         select(func.count())
         .where(leases.c.study_id == trials.c.study_id, leases.c.pool == pool)
@@ -222,7 +230,7 @@ def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str
 
 
 def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]) -> None:
-    """Records that trials are queued, so that other studies leave them their share."""
+    """Records that trials are queued for a lease, so that `take` and `room` consider them."""
     connection.execute(
         update(trials)
         .where(trials.c.study_id == study_id, trials.c.number.in_(numbers))
@@ -231,7 +239,7 @@ def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]
 
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
-    """The units of a pool that are leased, and the number of leases of the study."""
+    """Deletes expired leases; returns the pool's leased units and the study's number of leases."""
     has_expired = leases.c.expires_at < func.now()
     sums = select(
         func.coalesce(func.sum(leases.c.amount), 0.0),
@@ -240,7 +248,7 @@ def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]
     ).where(leases.c.pool == pool)
     held, mine, expired = connection.execute(sums).one()
     if expired:
-        # A lease that is being renewed or released right now is locked and still counts.
+        # A lease that another transaction renews or deletes is locked: it is counted as held.
         gone = select(leases.c.segment_id).where(leases.c.pool == pool, has_expired)
         connection.execute(
             delete(leases).where(leases.c.segment_id.in_(gone.with_for_update(skip_locked=True)))
@@ -250,7 +258,7 @@ def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]
 
 
 def renew(connection: Connection, segment_id: str) -> bool:
-    """Extends a lease by `LEASE_TIME`; False if it has expired and was deleted."""
+    """Extends a lease to `LEASE_TIME` from now; returns False if the lease was deleted."""
     renewed = connection.execute(
         update(leases)
         .where(leases.c.segment_id == segment_id)
