@@ -1,4 +1,4 @@
-"""The command line ``hpo``: runs, watches, simulates and repairs studies."""
+"""The command-line program ``hpo``: runs, monitors, simulates and repairs studies."""
 
 from hpo_ops.cli.commands import main
 

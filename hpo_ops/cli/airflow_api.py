@@ -14,10 +14,16 @@ _PAGE = 100  # Airflow's default maximum of a page
 
 
 class AirflowApi:
-    """Airflow's REST API, used with the token of a person who has logged in.
+    """A client of Airflow's REST API that authenticates with a user's token.
+
+    Args:
+        url: The URL of Airflow's api-server.
+        token: The user's token; None to log in with username and password.
+        username: The username; ignored if a token is given.
+        password: The password; ignored if a token is given.
 
     Raises:
-        CommandError: Airflow does not answer or refuses the login.
+        CommandError: Airflow does not answer or rejects the login.
     """
 
     def __init__(self, url: str, *, token: str | None, username: str, password: str) -> None:
@@ -44,9 +50,9 @@ class AirflowApi:
         """Sends one request and returns the parsed JSON of the response.
 
         Raises:
-            LookupError: Airflow answers 404.
+            LookupError: Airflow answers with the status 404.
             AirflowUnavailableError: Airflow does not answer, or answers with a server error.
-            CommandError: Airflow refuses the request.
+            CommandError: Airflow answers with another error status.
         """
         try:
             answer = self._http.request(method, f"/api/v2{path}", **arguments)
@@ -67,10 +73,10 @@ class AirflowApi:
         return answer.json() if answer.content else None
 
     def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
-        """Waits until Airflow has a DAG: it parses a new study file only after some seconds.
+        """Waits until Airflow has a DAG, since Airflow parses a new study file with a delay.
 
         Raises:
-            CommandError: Airflow still has no such DAG after so many seconds.
+            CommandError: Airflow does not have the DAG after the given number of seconds.
         """
         give_up_at = time.monotonic() + seconds
         while True:
@@ -87,7 +93,7 @@ class AirflowApi:
                 return
 
     def trigger(self, dag_id: str, conf: dict[str, Any]) -> str:
-        """Starts a DAG run and returns its id."""
+        """Triggers a DAG run with the given ``conf`` and returns the run's id."""
         run: dict[str, Any] = self.request(
             "POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf}
         )
@@ -97,7 +103,7 @@ class AirflowApi:
         return str(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def task_instances(self, dag_id: str, run_id: str) -> Iterator[dict[str, Any]]:
-        """Yields all task instances of a run, mapped ones included."""
+        """Yields all task instances of a DAG run, including mapped task instances."""
         offset = 0
         while True:
             page = self.request(
@@ -111,7 +117,7 @@ class AirflowApi:
                 return
 
     def log_lines(self, instance: dict[str, Any], *, attempt: int) -> list[dict[str, Any]]:
-        """Returns the log of one try of a task instance, as structured lines."""
+        """Returns the structured log lines of one attempt (Airflow's try) of a task instance."""
         path = (
             f"/dags/{instance['dag_id']}/dagRuns/{instance['dag_run_id']}"
             f"/taskInstances/{instance['task_id']}/logs/{attempt}"
@@ -120,7 +126,10 @@ class AirflowApi:
         return [line for line in answer["content"] if isinstance(line, dict)]
 
     def failure_of(self, dag_id: str, run_id: str, task_id: str) -> str | None:
-        """Returns the last error in the log of a failed task; None if the task has not failed."""
+        """Returns the last error in the log of a failed task.
+
+        Returns None if the task has not failed, or its log contains no error.
+        """
         for instance in self.task_instances(dag_id, run_id):
             if instance["task_id"] == task_id and instance["state"] == "failed":
                 lines = self.log_lines(instance, attempt=instance["try_number"])

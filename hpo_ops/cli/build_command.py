@@ -22,7 +22,7 @@ from hpo_ops.config.runner_registry import find_runner, image_runners
 from hpo_ops.runners.platform_images import training_image
 
 BUILDERS = {"docker": "build", "podman": "build", "buildah": "bud"}
-"""Programs that build images, in order of preference, with the name of their build command."""
+"""Programs that build images, in order of preference, each with the name of its build command."""
 HAS_USER = "python -c 'import pwd; pwd.getpwuid(1000)'"
 PIP = ["python", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"]
 
@@ -84,9 +84,14 @@ def build(
 
 
 def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
-    """Writes the Dockerfile of a study's image: base, code, packages and an unprivileged user.
+    """Returns the text of a Dockerfile for a study's code, packages and unprivileged user.
 
-    The build context is the code folder, so the file can also be used there by hand.
+    The build context is the code folder, so the Dockerfile can also be built there by hand.
+
+    Args:
+        study: The study.
+        base: The name of the base image.
+        packages: The arguments of ``pip install``; empty if no packages are installed.
     """
     lines = [
         f"# The image of the study {study.name}, as `hpo build` makes it.",
@@ -105,7 +110,7 @@ def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
 
 
 def default_tag(name: str, folder: Path) -> str:
-    """Names the image of a code folder by the hash of its content: new code, new tag."""
+    """Returns an image tag with the study's name and the code's hash: new code gets a new tag."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return f"{plain}:{hash_code(folder)[:12]}"
 
@@ -114,10 +119,10 @@ def find_builder(wanted: str | None) -> str:
     """Finds a program that builds images, and returns its path.
 
     Args:
-        wanted: The program's name; None takes the first of `BUILDERS` that is in PATH.
+        wanted: The program's name; None for the first of `BUILDERS` that is in PATH.
 
     Raises:
-        CommandError: The wanted program, or every one, is missing.
+        CommandError: The wanted program is unknown or missing, or all programs are missing.
     """
     if wanted is not None and wanted not in BUILDERS:
         raise CommandError(f"--with is {wanted!r}, but must be one of {', '.join(BUILDERS)}")
@@ -132,7 +137,7 @@ def find_builder(wanted: str | None) -> str:
 
 
 def advice(study: StudyConfig, file: Path, image: str) -> str:
-    """Says which keys to write into the study file, so that its pods use the image."""
+    """Returns a message with the keys to write into the study file to use the built image."""
     needs_code = study.stop.when is not None or bool(study.finalizers)
     lines = [f"image: {image}"]
     if not find_runner(study.runner).runs_images:

@@ -2,8 +2,8 @@
 
 
 class CommandError(Exception):
-    """A command cannot continue; the message says why and what the user can do."""
+    """A command cannot continue; the message states the cause and what the user can do."""
 
 
 class AirflowUnavailableError(CommandError):
-    """Airflow does not answer or reports a server error; a retry may succeed."""
+    """Airflow does not answer or returns a server error; a retry may succeed."""

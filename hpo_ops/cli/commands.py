@@ -1,4 +1,4 @@
-"""The ``hpo`` program: the list of its commands, and how it ends."""
+"""The ``hpo`` program: registers its commands, and maps errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EXPECTED = (
     GatewayUnreachableError,
     MissingPackageError,
 )
-"""Errors that are printed as one sentence; any other error is a bug and shows its traceback."""
+"""Errors that are printed as one sentence; any other error is a bug and prints a traceback."""
 READ_STUDIES = frozenset(
     {
         "validate",
@@ -68,11 +68,11 @@ READ_STUDIES = frozenset(
         "whatif",
     }
 )
-"""Commands that read the user's own study files or policies, and may import the user's classes."""
+"""Commands that read the user's study files or policies, and may import the user's classes."""
 
 
 def main() -> None:
-    """Runs ``hpo``; an expected error is printed as one sentence and gives the exit code 1."""
+    """Runs ``hpo``; prints an expected error as one sentence and exits with the code 1."""
     try:
         app()
     except EXPECTED as error:

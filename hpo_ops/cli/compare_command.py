@@ -1,4 +1,7 @@
-"""``hpo compare``: ranks samplers and schedulers on one study, or studies that have run."""
+"""``hpo compare``: ranks samplers and schedulers on one study, or ranks studies that have run.
+
+An experiment is a study that is repeated with several seeds.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ EPILOG = (
     "hpo compare study.random study.tpe"
 )
 REPEATS = 10
-"""Repeats of each variant, if neither the command nor the study says how many."""
+"""The number of repeats of each variant, if neither the command nor the study sets it."""
 
 
 def compare(
@@ -53,7 +56,7 @@ def compare(
 ) -> None:
     """Runs a study with each of several samplers or schedulers and ranks them by their results.
 
-    With names of studies that have run, ranks those instead.
+    If names of studies that have run are given instead of a file, ranks these studies.
     """
     session = connect()
     if len(studies) == 1 and Path(studies[0]).suffix in (".yaml", ".yml"):
@@ -80,11 +83,18 @@ def compare(
 def variants(
     study: StudyConfig, samplers: Sequence[str], schedulers: Sequence[str], repeats: int | None
 ) -> list[StudyConfig]:
-    """Makes one study for each combination of a sampler and a scheduler, all with the same seed.
+    """Creates one study for each combination of a sampler and a scheduler, with the same seed.
+
+    Args:
+        study: The study to vary.
+        samplers: Samplers, such as ``random,tpe``; empty for the study's own sampler.
+        schedulers: Schedulers, such as ``asha:eta=4``; empty for the study's own scheduler.
+        repeats: The number of repeats of each study; None for the number in the study, or
+            `REPEATS` if the study is not repeated.
 
     Raises:
         CommandError: There are fewer than two combinations.
-        StudyError: A sampler or scheduler is not allowed.
+        StudyError: A sampler or scheduler, or one of its options, is not valid.
     """
     choices = list(product(_split(samplers), _split(schedulers)))
     if len(choices) < 2:
@@ -97,7 +107,7 @@ def variants(
 
 
 def _split(options: Sequence[str]) -> list[str | None]:
-    """Splits option values at their commas; ``[None]`` stands for the study's own policy."""
+    """Splits option values into policies; returns ``[None]``, the study's own policy, if empty."""
     return [policy for option in options for policy in split_policies(option)] or [None]
 
 
@@ -127,7 +137,10 @@ def _variant(
 
 
 def _policy(text: str, own: Policy) -> dict[str, Any]:
-    """Parses ``name:key=value``; the name of the study's own policy alone keeps its options."""
+    """Parses ``name:key=value`` into a policy's section of a study file.
+
+    A name without options that is the name of the study's own policy gets that policy's options.
+    """
     name, options = parse_options(text)
     if name == own.name and not options:
         options = own.options
@@ -137,7 +150,11 @@ def _policy(text: str, own: Policy) -> dict[str, Any]:
 def _run(
     session: Session, made: Sequence[StudyConfig], *, source: str, is_quiet: bool
 ) -> list[Experiment]:
-    """Runs all variants at the same time and waits until they have ended."""
+    """Runs all variants at the same time, waits until they have ended, and returns their results.
+
+    Raises:
+        CommandError: A study was not started.
+    """
     console = err if is_quiet else out
     started: list[tuple[Target, str]] = []
     for variant in made:
@@ -164,7 +181,8 @@ def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
     """Ranks experiments by the results of their repeats, best first.
 
     Raises:
-        CommandError: The experiments have different metrics, or one has no result yet.
+        CommandError: The experiments have different metrics, an experiment has no result yet, or a
+            study is given twice.
     """
     metrics = {(item.metric, item.direction) for item in found}
     if len(metrics) > 1:
@@ -179,10 +197,11 @@ def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
 
 
 def standings_table(standings: Sequence[Standing], metric: str) -> Table:
-    """Lists the ranked studies, best first.
+    """Returns a table of the ranked studies, best first.
 
-    *Behind* is the mean difference to the best study, over *Pairs* of repeats with the same
-    number; *p (Holm)* is the p-value of that difference, corrected for several comparisons.
+    The column *Behind* is the mean difference from the best study over all pairs of repeats with
+    the same number, *Pairs* is the number of these pairs, and *p (Holm)* is the p-value of the
+    difference, corrected for multiple comparisons.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Repeats", f"Best {metric}", "Behind", "Pairs", "p (Holm)"):

@@ -1,4 +1,4 @@
-"""A command's connections to Airflow and to the gateway, and how their address is found."""
+"""Connects a command to Airflow and to the gateway, whose address it finds."""
 
 from __future__ import annotations
 
@@ -19,26 +19,32 @@ STATE_FOLDER = ".hpo"
 
 @dataclass(frozen=True)
 class Address:
-    """Airflow's URL and the credentials to log in with."""
+    """The URL of Airflow, and the credentials with which a command logs in."""
 
     url: str
     username: str = ""
     password: str = ""
     token: str | None = None
     store: Credentials | None = None
-    """Credentials of the object store; None leaves them to the ``AWS_*`` variables."""
+    """Credentials of the object store; None to read them from the ``AWS_*`` variables."""
 
 
 def find_address(
     environment: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> Address:
-    """Finds Airflow's address in the environment, or else in the stack of a folder.
+    """Finds Airflow's address in the environment, or else in the state of a local stack.
 
-    ``HPO_URL`` with ``HPO_TOKEN`` or ``HPO_USERNAME`` and ``HPO_PASSWORD`` come first; then the
-    stack whose state is in this folder or the nearest one above it.
+    If ``HPO_URL`` is set, the credentials are ``HPO_TOKEN``, or ``HPO_USERNAME`` and
+    ``HPO_PASSWORD``. Otherwise the address is that of the stack (the services that ``hpo up``
+    starts) whose state is in the folder or in the nearest of its parent folders.
+
+    Args:
+        environment: The environment variables.
+        folder: The folder to start from; None for the working directory.
 
     Raises:
-        CommandError: Neither exists, or the stack's file cannot be read.
+        CommandError: ``HPO_URL`` is not set and no stack is found, or the stack's file cannot be
+            read.
     """
     if url := environment.get("HPO_URL"):
         return Address(
@@ -87,7 +93,7 @@ class Session:
 
     @cached_property
     def airflow(self) -> AirflowApi:
-        """Airflow's REST API."""
+        """A client of Airflow's REST API."""
         address = self.address
         return AirflowApi(
             address.url,
@@ -98,14 +104,14 @@ class Session:
 
     @cached_property
     def gateway(self) -> GatewayClient:
-        """The gateway, with the user's own Airflow token."""
+        """A client of the gateway, which sends the user's own Airflow token."""
         return GatewayClient(self.address.url, self.airflow.token, patience_seconds=30)
 
     def study(self, name: str, run_id: str | None = None) -> Progress:
-        """Finds the newest study of a name, or the study of one DAG run.
+        """Returns the newest study with a name, or the study of the given DAG run.
 
         Raises:
-            CommandError: There is no such study; the message lists the studies that exist.
+            CommandError: No such study exists; the message lists the studies that exist.
         """
         try:
             return self.gateway.find(name, run_id)
@@ -116,5 +122,5 @@ class Session:
 
 
 def connect() -> Session:
-    """Opens the session of this command, with the address that `find_address` finds."""
+    """Returns a session with the address that `find_address` finds."""
     return Session(find_address())

@@ -1,4 +1,8 @@
-"""``hpo doctor``: finds and repairs what a crash left behind in ledger, Airflow and cluster."""
+"""``hpo doctor``: finds and repairs inconsistencies of ledger, Airflow and cluster after a crash.
+
+A finding is one inconsistency, such as a pod without a segment in the ledger, or a segment without
+its pod. A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ def doctor(
 ) -> None:
     """Compares the ledger, Airflow and pods or containers, and lists what a crash left behind.
 
-    Ends with the exit code 0 if there is nothing, or all of it was repaired; otherwise with 1.
+    The exit code is 0 if nothing was found or everything was repaired, otherwise 1.
     """
     session = connect()
     resources, notes = _open_resources(namespace)
@@ -64,7 +68,17 @@ def doctor(
 
 
 def _open_resources(namespace: str | None) -> tuple[dict[str, RunnerResources], list[str]]:
-    """The resources of each runner that can be seen from here, and notes on the others."""
+    """Opens the resources (pods or containers) of each runner that this machine can access.
+
+    Args:
+        namespace: The Kubernetes namespace that the user has given; None for the default.
+
+    Returns:
+        The resources by the runner's name, and a note on each runner that cannot be accessed.
+
+    Raises:
+        CommandError: A namespace is given, but its pods cannot be listed.
+    """
     found: dict[str, RunnerResources] = {}
     notes: list[str] = []
     for name, runner in all_runners().items():

@@ -1,4 +1,8 @@
-"""``hpo experiment``: the repeats of a study, with mean and confidence interval."""
+"""``hpo experiment``: shows the repeats of a study, with mean and confidence interval.
+
+An experiment is a study that is repeated with several seeds. The result of a repeat is its best
+value.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,11 @@ def experiment(
 
 
 def experiment_json(found: Experiment) -> dict[str, Any]:
-    """Returns an experiment as JSON: repeats, estimate, and the band of the best so far."""
+    """Returns an experiment as JSON data.
+
+    It has the repeats, the estimate of their results (None if no repeat has a result), and the
+    confidence band of the best value so far by the number of ended trials.
+    """
     values = list(found.outcomes.values())
     return {
         **found.to_dict(),
@@ -56,7 +64,7 @@ def experiment_json(found: Experiment) -> dict[str, Any]:
 
 
 def experiment_lines(found: Experiment) -> list[str]:
-    """Describes an experiment: how many repeats have ended, and the estimate of their results."""
+    """Returns lines with the number of ended repeats and the estimate of their results, if any."""
     values = list(found.outcomes.values())
     lines = [f"{found.study}  {len(values)} of {found.wanted} repeats have ended with a value"]
     if values:
@@ -65,10 +73,10 @@ def experiment_lines(found: Experiment) -> list[str]:
 
 
 def estimate_text(made: Estimate) -> str:
-    """Writes an estimate as ``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``.
+    """Formats an estimate as ``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``.
 
-    The number after ± is the sample deviation; the interval is the confidence interval of the
-    mean.
+    The number after ± is the sample standard deviation; the interval is the confidence interval of
+    the mean. An estimate without a deviation is formatted as the mean only.
     """
     if made.deviation is None:
         return f"{made.mean:.4g}"
@@ -79,7 +87,7 @@ def estimate_text(made: Estimate) -> str:
 
 
 def repeats_table(found: Experiment) -> Table:
-    """Lists the repeats of an experiment by number; *Ended* counts trials that have ended."""
+    """Returns a table of an experiment's repeats with seed, state, ended trials and best value."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Repeat", "Seed", "State", "Trials ended", found.metric, "Run"):
         table.add_column(column, overflow="fold")
@@ -96,7 +104,13 @@ def repeats_table(found: Experiment) -> Table:
 
 
 def follow_runs(session: Session, console: Console, runs: Sequence[tuple[str, str]]) -> bool:
-    """Waits until all given DAG runs have ended; True if all of them succeeded."""
+    """Waits until all given DAG runs have ended, and returns whether all of them succeeded.
+
+    Args:
+        session: The connections to Airflow and the gateway.
+        console: Where the number of ended DAG runs is printed whenever it changes.
+        runs: Pairs of a DAG id and a run id.
+    """
     states: dict[tuple[str, str], str] = {}
     printed = -1
     while True:
@@ -113,7 +127,10 @@ def follow_runs(session: Session, console: Console, runs: Sequence[tuple[str, st
 
 
 def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
-    """Waits until all repeats of a study have ended; True at once for a study without repeats."""
+    """Waits until all repeats of a study have ended, and returns whether all of them succeeded.
+
+    A study that is not repeated returns True without waiting.
+    """
     found = session.gateway.experiment(study.id)
     if found.wanted == 1:
         return True
@@ -122,22 +139,29 @@ def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
 
 
 def end_lines(session: Session, study: Progress) -> list[str]:
-    """Describes the repeats of a study that has ended; empty for a study without repeats."""
+    """Returns lines on the repeats of an ended study; no lines if the study is not repeated."""
     found = session.gateway.experiment(study.id)
     return experiment_lines(found) if found.wanted > 1 else []
 
 
 def end_json(session: Session, study: Progress) -> dict[str, Any]:
-    """Returns the repeats of a study as JSON; empty for a study without repeats."""
+    """Returns the repeats of a study as JSON data; empty if the study is not repeated."""
     found = session.gateway.experiment(study.id)
     return {"experiment": experiment_json(found)} if found.wanted > 1 else {}
 
 
 def draw_bands(found: Mapping[str, Experiment], path: Path) -> None:
-    """Draws each experiment's mean best value so far over its ended trials, with its interval.
+    """Plots the mean best value so far of each experiment over the number of ended trials.
+
+    The band around each line is the confidence interval of the mean.
+
+    Args:
+        found: The experiments, by the names in the legend.
+        path: The image file to write.
 
     Raises:
-        CommandError: No trial has ended with a value, or matplotlib is not installed.
+        CommandError: No trial has ended with a value, matplotlib is not installed, or the file
+            cannot be written.
     """
     if find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: install hpo-ops with the extra plots")

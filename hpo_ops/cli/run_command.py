@@ -1,4 +1,4 @@
-"""``hpo run``: triggers a study's DAG run and follows it to its end."""
+"""``hpo run``: triggers the DAG run of a study and shows its progress until it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Triggers a study and follows it to its end."""
+    """Starts a study and shows its progress until it ends."""
     target = read_target(study, parse_changes(conf or []))
     session = connect()
     session.airflow.wait_for_dag(target.dag_id, seconds=DAG_SECONDS)

@@ -1,4 +1,8 @@
-"""``hpo show``: one trial with its segments, folds and provenance."""
+"""``hpo show``: shows one trial with its segments, folds and provenance.
+
+A segment is one uninterrupted execution of a trial, a fold is one of the trainings of a trial
+under cross-validation, and provenance is the code, image, packages and devices of a training.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ def show(study: StudyName, trial: TrialNumber, run_id: Run = None, as_json: Json
 
 
 def find_trial(session: Session, progress: Progress, number: int) -> TrialDetail:
-    """Gets a trial of a study from the gateway.
+    """Reads a trial of a study from the gateway.
 
     Raises:
         CommandError: The study has no such trial.
@@ -47,7 +51,7 @@ def find_trial(session: Session, progress: Progress, number: int) -> TrialDetail
 
 
 def trial_lines(detail: TrialDetail, metric: str) -> Iterator[tuple[str, str]]:
-    """Yields what `hpo show` prints above a trial's segments, as pairs of label and text."""
+    """Yields the properties of a trial, such as its value and seed, as pairs of label and text."""
     summary = detail.summary
     value = "no value yet"
     if summary.value is not None:
@@ -64,7 +68,7 @@ def trial_lines(detail: TrialDetail, metric: str) -> Iterator[tuple[str, str]]:
 
 
 def provenance_lines(found: Provenance) -> Iterator[tuple[str, str]]:
-    """Yields the provenance of a training as pairs of label and text, without unknown parts."""
+    """Yields the provenance of a training as pairs of label and text; skips unknown properties."""
     yield "Code", found.code_hash or "no hash"
     if found.commit:
         changed = ", with uncommitted changes" if found.is_dirty else ""
@@ -82,7 +86,7 @@ def provenance_lines(found: Provenance) -> Iterator[tuple[str, str]]:
 
 
 def folds_table(folds: Sequence[FoldSummary], metric: str) -> Table:
-    """Lists the folds of a trial, each with its value at the trial's best step."""
+    """Returns a table of a trial's folds, with the value of each fold at the trial's best step."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Fold", "Number", "State", "Step", metric, "Why"):
         table.add_column(column, overflow="fold")
@@ -99,7 +103,7 @@ def folds_table(folds: Sequence[FoldSummary], metric: str) -> Table:
 
 
 def segments_table(detail: TrialDetail) -> Table:
-    """Lists the segments of a trial, oldest first; with cross-validation, each with its fold."""
+    """Returns a table of a trial's segments, oldest first, with the fold of each, if any."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = {fold.number: str(fold.fold + 1) for fold in detail.summary.folds}
     which = ("Fold",) if names else ()

@@ -1,4 +1,8 @@
-"""Plots of `hpo simulate`: time to target, orders, utilization, allocation, machines."""
+"""Draws the plots of ``hpo simulate``.
+
+They show the time to the target, that time over the orders in which trials are replayed, the
+utilization, the allocation, and the effect of the number of machines (slots with one GPU each).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def machines_around(slots: int) -> list[int]:
-    """Returns the numbers of machines to compare: the given one, halves and multiples of it.
+    """Returns numbers of machines to compare: a quarter to four times the given number.
 
     Raises:
         CommandError: matplotlib is not installed.
@@ -44,7 +48,18 @@ def draw_plots(
     predictor: MemoPredictor,
     folder: Path,
 ) -> list[str]:
-    """Draws all plots of a simulation into a folder; returns the paths of the files."""
+    """Draws all plots of a simulation into a folder and returns the paths of the files.
+
+    Args:
+        setting: The inputs of the simulation.
+        outcomes: The outcomes of all replays.
+        firsts: The first replay of each policy, by the policy's name.
+        predictor: The predictor of learning curves, for replays on other numbers of machines.
+        folder: The folder for the files.
+
+    Raises:
+        CommandError: A file cannot be written.
+    """
     times = times_of(outcomes)
     drawn = [folder / "time_to_target.png", folder / "orders.png", folder / "utilization.png"]
     try:
@@ -65,7 +80,11 @@ def draw_plots(
 def _over_machines(
     setting: Setting, outcomes: Sequence[Outcome], predictor: MemoPredictor
 ) -> dict[str, list[tuple[int, float]]]:
-    """Replays on other numbers of machines; returns each policy's mean seconds to the target."""
+    """Replays the trials on several numbers of machines.
+
+    Returns:
+        For each policy, pairs of a number of machines and the mean seconds to the target.
+    """
     slots = setting.cluster.units
     lines: dict[str, list[tuple[int, float]]] = {name: [] for name in setting.policies}
     for units in machines_around(slots):

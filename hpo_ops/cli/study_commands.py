@@ -1,4 +1,4 @@
-"""Commands on a study that exists: status, best, logs, stop, pause, resume, set."""
+"""Commands on existing studies: status, best, logs, stop, pause, resume, set."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Print new lines until the study ends.")
     ] = False,
 ) -> None:
-    """Prints the logs of a study's trials, each line with its trial in front."""
+    """Prints the logs of a study's trials; each line starts with the number of its trial."""
     session = connect()
     progress = session.study(study, run_id)
     show_logs(session, out, progress, trial=trial, container=container, is_followed=is_followed)
 
 
 def stop(study: StudyName, run_id: Run = None, reason: Reason = "") -> None:
-    """Ends a study early: running trials save a checkpoint and end, the best is published."""
+    """Ends a study early: running trials save a checkpoint and end; the best is published."""
     session = connect()
     progress = session.study(study, run_id)
     if progress.state not in ("running", "paused", "retraining"):
@@ -131,7 +131,7 @@ def set_(
 ) -> None:
     """Changes a running study: trials, parallelism, budget.wall, stop.patience, and so on.
 
-    Prints the values that apply from now on.
+    Prints the study's settings after the change.
     """
     session = connect()
     progress = session.study(study, run_id)

@@ -23,20 +23,20 @@ _CONTROLS = re.compile(
 
 
 def visible(text: str) -> str:
-    """Makes untrusted text safe for a terminal: it cannot move the cursor or hide other text.
+    """Returns untrusted text without control characters, so that a terminal can show it safely.
 
-    Colours, carriage returns and bells are removed. Every other control character is escaped as
-    in a Python string, such as ``\\x1b``.
+    Colours, bells and characters that move the cursor are removed. Every other control character,
+    except tab and newline, is escaped as in a Python string, such as ``\\x1b``.
     """
     plain = _MOVEMENTS.sub("", _COLOURS.sub("", text))
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], plain)
 
 
 class SafeConsole(Console):
-    """A console for text from trainings and other users, which it never interprets.
+    """A console that prints text from trainings and other users without interpreting it.
 
-    Neither control characters nor markup such as ``[link=…]`` in a reason, a name or a parameter
-    reach the terminal; styles that the commands themselves set do.
+    Control characters are removed or escaped, and markup such as ``[link=…]`` in a reason, a name
+    or a parameter is printed as plain text. Styles that the commands themselves set are applied.
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
@@ -71,7 +71,15 @@ def print_json(value: object) -> None:
 
 
 def track(items: Iterable[Item], *, total: int, what: str) -> Iterator[Item]:
-    """Yields items and shows progress on standard error: a bar in a terminal, else lines."""
+    """Yields the items and shows how many have been processed on standard error.
+
+    A terminal shows a progress bar; otherwise a line is printed every `LINE_EVERY_SECONDS`.
+
+    Args:
+        items: The items.
+        total: The number of items.
+        what: What the items are, such as ``replays``; the label of the progress.
+    """
     if err.is_terminal:
         columns = (
             TextColumn("{task.description}"),

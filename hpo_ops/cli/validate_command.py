@@ -14,9 +14,9 @@ from hpo_ops.config import StudyError, load_study
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Study files.")], as_json: Json = False
 ) -> None:
-    """Checks study files and lists all problems of each.
+    """Checks study files and lists all problems of each file.
 
-    Ends with the exit code 1 if a file has a problem.
+    The exit code is 1 if a file has a problem.
     """
     problems_by_file: dict[str, list[str]] = {}
     for file in files:

@@ -1,4 +1,7 @@
-"""``hpo whatif``: replays a recorded study under another policy or on another number of slots."""
+"""``hpo whatif``: replays a recorded study with another policy or another number of slots.
+
+A slot is room for one running trial.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ EPILOG = (
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the output: the replay of one policy on one number of slots."""
+    """A row of the output: the replay of the study with one policy and one number of slots."""
 
     name: str
     slots: int
@@ -75,11 +78,11 @@ def whatif(
     unseen: UnseenRule = Unseen.HOLD,
     as_json: Json = False,
 ) -> None:
-    """Replays a recorded study under another policy, and compares that with what happened.
+    """Replays a recorded study under another policy, and compares the replay with the real run.
 
-    The first replay has the study's own policy and slots: it shows how accurate replays are.
-    The learning curves of trials that were stopped early have to be continued (--unseen); the
-    output says how much of each replay depends on such values.
+    The first replay has the study's own policy and number of slots, and shows how accurate replays
+    are. The learning curves of trials that were stopped early are extrapolated (--unseen); the
+    output shows how much of each replay depends on extrapolated values.
     """
     traces = read_traces(study, seed=0) if is_trace_file(study) else record(study, run_id)
     happened, terms = history_of(traces), traces.terms
@@ -128,7 +131,7 @@ def _replay(
 ) -> Replay:
     terms, deadline = continued.terms, None
     if terms is not None and terms.deadline_seconds is not None:
-        # A study's clock starts before its first segment, a replay's clock with it.
+        # A study's clock starts before its first segment; a replay's clock starts with it.
         deadline = max(terms.deadline_seconds - first_start(continued), 0.0)
     return replay_study(
         continued,
