@@ -1,5 +1,5 @@
-"""Runners: ways of executing trials, one folder each.
+"""Runners, which execute trials as processes, containers or pods: one folder per runner.
 
 The module ``runner.py`` of each folder implements the port `hpo_ops.config.runner_port.Runner`.
-Nothing is imported here, since every process that reads study files imports those modules.
+This file imports nothing, since every process that reads study files imports this package.
 """

@@ -7,11 +7,12 @@ from pathlib import Path
 
 MAX_LINE_BYTES = 1 << 16
 MAX_TURN_BYTES = 1 << 20
-"""Bytes that are read at a time, so that a fast log does not block the agent."""
+"""Bytes that one call of `LogTail.follow` reads at most, so that a large log does not block the
+agent."""
 
 
 class LogTail:
-    """Passes each line of a growing log to a callback once."""
+    """Passes each line of a growing log file to a callback exactly once."""
 
     def __init__(self, path: Path, on_line: Callable[[str], None]) -> None:
         self._stream = path.open("rb")
@@ -19,10 +20,10 @@ class LogTail:
         self._rest = b""
 
     def follow(self) -> bool:
-        """Hands over lines written since the last call; half a line waits.
+        """Passes the lines written since the last call to the callback, except an unfinished line.
 
         Returns:
-            Whether there may be more.
+            Whether the file may contain more bytes that have not been read.
         """
         for _ in range(MAX_TURN_BYTES // MAX_LINE_BYTES):
             data = self._stream.read(MAX_LINE_BYTES)
@@ -36,7 +37,7 @@ class LogTail:
         return True
 
     def close(self) -> None:
-        """Passes on the remaining text, with or without a line break."""
+        """Passes the rest of the log, including an unfinished line, to the callback; then closes."""
         while self.follow():
             pass
         self._flush()

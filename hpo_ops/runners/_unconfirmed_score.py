@@ -1,4 +1,7 @@
-"""The score of a trial whose gateway did not answer when its last segment ended."""
+"""Computes a trial's score in its task, for when the gateway does not answer at the trial's end.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from hpo_ops.runners.segment_with_agent import FinishedSegment
 def unconfirmed_score(
     config: StudyConfig, assignment: Assignment, end: FinishedSegment
 ) -> TrialResult | None:
-    """The score that a task can hand on by XCom, from what the agent of its segment knows.
+    """Computes the trial's score, which the task returns through XCom, from the agent's records.
 
     Returns:
-        The score with the segment's end, which the ledger absorbs later; None where the trial is
-        not finished with it, so that the task needs the gateway to go on.
+        The score, together with the segment's result and undelivered reports, which the ledger
+        records later; None if the trial is not finished after this segment, so that the task
+        cannot continue without the gateway.
     """
     is_retraining = assignment.folds is not None and assignment.fold is None
     history = SegmentHistory(

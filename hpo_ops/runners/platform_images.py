@@ -1,4 +1,4 @@
-"""The platform's own container images, as the environment names them."""
+"""Reads the names of the platform's own container images from environment variables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ AGENT_IMAGE = "hpo-ops:latest"
 
 
 def agent_image(environment: Mapping[str, str]) -> str:
-    """The image with this package, in which agents run."""
+    """Returns the name of the image that contains this package and in which agents run."""
     return environment.get(AGENT_IMAGE_VARIABLE) or AGENT_IMAGE
 
 
 def training_image(environment: Mapping[str, str]) -> str:
-    """The image of trainings whose study names none."""
+    """Returns the name of the image for trainings of studies that do not name an image."""
     return environment.get(TRAINING_IMAGE_VARIABLE) or agent_image(environment)

@@ -1,4 +1,8 @@
-"""A segment whose agent runs in this process, from its restored checkpoint to its result."""
+"""Runs a segment (one uninterrupted execution of a trial) whose agent runs in this process.
+
+The agent sends the training's reports and checkpoints to the platform, and passes decisions to
+the training.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +31,15 @@ from hpo_ops.runners.training_loop import SegmentRunner
 
 @dataclass(frozen=True)
 class FinishedSegment:
-    """A segment that has run, and what of it is still to be delivered to the gateway.
+    """The result of a segment that has ended, and the messages not yet delivered to the gateway.
 
     Attributes:
-        result: How it ended, as its agent judges.
-        receipt: The gateway's answer to the result; None if the agent could not deliver it.
+        result: How the segment ended, as its agent judges.
+        receipt: The gateway's answer to the result; None if the agent could not deliver the
+            result.
         unsent: Reports that the agent could not deliver.
-        reports: All reports of the segment, if the agent could not deliver its result.
+        reports: All reports of the segment if the agent could not deliver the result; otherwise
+            empty.
     """
 
     result: SegmentResult
@@ -54,24 +60,26 @@ def run_segment(
 ) -> FinishedSegment:
     """Runs one segment: restores its checkpoint, trains, and reports to the gateway.
 
-    The training resumes from the newest complete checkpoint up to ``from_step``: if that of
-    ``from_step`` is lost, from an older one, and without any from the beginning.
+    The training resumes from the newest complete checkpoint whose step is at most ``from_step``.
+    If no such checkpoint exists, the training starts from the beginning.
 
     Args:
-        assignment: What to run.
-        root: The workspace directory; what an earlier segment left there is deleted.
+        assignment: The segment to run: parameters, first and last step, seed.
+        root: The workspace directory; files of an earlier segment in it are deleted.
         runner: Runs the training.
-        gateway: Where reports go and decisions come from.
-        checkpoints: Those of the study; None saves locally only, so nothing can be resumed.
-        known: What is known of what the training is made from.
-        finish_seconds: How long to try to get everything out at the end.
+        gateway: Receives the reports and answers with decisions.
+        checkpoints: The study's checkpoints in the store; None if checkpoints are saved only
+            locally, so that the trial cannot be resumed.
+        known: Returns the known provenance of the training (code hash, image and so on).
+        finish_seconds: How long the agent tries to deliver the remaining messages at the end.
 
     Returns:
         How the segment ended, and the gateway's answer.
 
     Raises:
-        GatewayRefusedError: The gateway has closed the segment already.
-        OSError, obstore.exceptions.BaseError: The store is away and there is work to restore.
+        GatewayRefusedError: The gateway has already closed the segment.
+        OSError, obstore.exceptions.BaseError: A checkpoint must be restored, but the store
+            cannot be reached.
     """
     workspace = Workspace(root)
     shutil.rmtree(root, ignore_errors=True)
@@ -91,7 +99,7 @@ def run_segment(
 
 
 def _read_reports(workspace: Workspace) -> list[Report]:
-    """The reports of a segment, up to the first one that cannot be read."""
+    """Returns the reports of a segment, up to the first report that cannot be read."""
     found: list[Report] = []
     with contextlib.suppress(ProtocolError, OSError):
         for report in ReportReader(workspace.reports).new():

@@ -1,6 +1,7 @@
-"""A trial's task that runs the agents of its segments itself, beside the training.
+"""The base class of Airflow operators that run the agent of each segment inside the task.
 
-For runners whose trainings are on the worker's machine: processes, containers.
+A segment is one uninterrupted execution of a trial. The class serves the runners that train on
+the worker's machine, in processes or containers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TaskWithAgent(TrialTask):
-    """Runs one trial on this machine, segment by segment, until it is done.
+    """Runs one trial on this machine, segment by segment, until the trial is finished.
 
     Subclasses implement `segment_runner`.
     """
@@ -48,12 +49,12 @@ class TaskWithAgent(TrialTask):
     def segment_runner(
         self, study: StudyHandle, action: NextAction, code: Path | None
     ) -> SegmentRunner:
-        """The runner of the next segment.
+        """Creates the object that runs the training of the next segment.
 
         Args:
             study: The trial's study.
-            action: The segment to run.
-            code: The study's code folder on this machine; None where an image has the code.
+            action: The gateway's answer, which names the segment to run.
+            code: The study's code folder on this machine; None if the image contains the code.
         """
 
     def on_kill(self) -> None:

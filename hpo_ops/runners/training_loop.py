@@ -1,7 +1,7 @@
-"""Keeps an agent at work while a training runs beside it, and ends a training that does not leave.
+"""Runs an agent's loop while a training runs, and kills a training that does not exit in time.
 
-For runners whose agent is in the Airflow task: the training may be a process of the worker, a
-container, or anything else that can be waited for and be sent a signal.
+This module is for runners whose agent is part of the Airflow task. The training may be a process
+of the worker, a container, or anything else that can be waited for and be sent signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.05
 
 
 class Companion(Protocol):
-    """What accompanies a training while it runs; the agent."""
+    """The interface of the agent that runs beside a training, as the runner uses it."""
 
     @property
     def control(self) -> Control: ...
@@ -29,41 +29,47 @@ class Companion(Protocol):
 
 
 class SegmentRunner(Protocol):
-    """Runs the training of one segment."""
+    """Runs the training of one segment (one uninterrupted execution of a trial)."""
 
     def run(
         self, workspace: Workspace, companion: Companion, *, grace_seconds: float = 30.0
     ) -> SegmentResult:
-        """Runs the training in a prepared workspace to its end.
+        """Runs the training in a prepared workspace, and returns how the training ended.
 
         Args:
             workspace: The directory shared with the training.
-            companion: Pumped while the training runs; judges how it ended.
-            grace_seconds: Time to leave after a pause, a stop or `terminate`.
+            companion: The agent. Its `pump` is called repeatedly while the training runs, and its
+                `finish` judges how the training ended.
+            grace_seconds: Time for the training to exit after a pause, a stop or `terminate`.
         """
         ...
 
     def provenance(self) -> Provenance:
-        """What the training is made from besides its code, such as the digest of its image.
+        """Returns the provenance besides the code, such as the digest of the training's image.
 
-        Called once the training has started.
+        The agent calls this method after the training has started.
         """
         ...
 
     def terminate(self) -> None:
-        """Asks a run in progress to save and leave; safe in a signal handler."""
+        """Requests that a running training save and exit; may be called in a signal handler."""
         ...
 
 
 class TrainingProcess(Protocol):
-    """A training that was started."""
+    """A training that was started, as a process or a container."""
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if it still runs after the time."""
+        """Waits for the end of the training.
+
+        Returns:
+            The exit code (negative if a signal ended a process); None if the training still runs
+            after the timeout.
+        """
         ...
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the training, not to its children: it may need them to save."""
+        """Sends SIGTERM to the training's main process only; saving may need its children."""
         ...
 
     def kill(self) -> None:
@@ -71,7 +77,7 @@ class TrainingProcess(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what still runs, and frees what the training has used."""
+        """Kills the training if it still runs, and releases its resources."""
         ...
 
 
@@ -85,18 +91,18 @@ def accompany(
     grace_seconds: float,
     kill_seconds: float = KILL_SECONDS,
 ) -> int:
-    """Pumps the agent until the training has ended, closes the process, returns the exit code.
+    """Calls the agent's `pump` until the training has ended, and returns the exit code.
 
     Args:
-        process: The training; gone afterwards, also when this raises.
-        companion: The agent. Once it requests anything but to continue, the training has
-            `grace_seconds` to leave; then it is sent SIGTERM, and later SIGKILL.
-        log: The training's output, a file that exists already.
+        process: The training; it is closed before this function returns or raises.
+        companion: The agent. Once its decision is not to continue, the training has
+            `grace_seconds` to exit; then it receives SIGTERM, and later SIGKILL.
+        log: The file with the training's output; it must exist.
         on_line: Called with each line of the log while the training runs.
-        is_cancelled: Whether the task is to end: the training is sent SIGTERM at once, and
-            SIGKILL after `grace_seconds`.
-        grace_seconds: Time to leave after a request or a cancellation.
-        kill_seconds: Time between SIGTERM and SIGKILL after a request.
+        is_cancelled: Returns whether the Airflow task must end; then the training receives
+            SIGTERM at once, and SIGKILL after `grace_seconds`.
+        grace_seconds: Time for the training to exit after a decision or a cancellation.
+        kill_seconds: Time between SIGTERM and SIGKILL after a decision.
     """
     termination = Termination(grace_seconds=grace_seconds, kill_seconds=kill_seconds)
     is_busy = False

@@ -1,1 +1,1 @@
-"""Trials as processes of the Airflow worker."""
+"""The runner `local`, which executes trials as processes of the Airflow worker."""

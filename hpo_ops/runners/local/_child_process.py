@@ -1,4 +1,4 @@
-"""A training process, as the runner that started it controls it."""
+"""Starts and controls a training process through a fork server, which is its parent process."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FORK_SERVER = str(Path(_fork_server.__file__).resolve())
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A process to start: command, folder and environment.
+    """The command, working directory and environment of a process to start.
 
     Attributes:
-        argv: The command, its program resolved.
+        argv: The program and its arguments; ``python`` is already replaced by the interpreter.
         folder: The working directory.
-        environment: All variables of the process.
+        environment: All environment variables of the process.
     """
 
     argv: Sequence[str]
@@ -38,11 +38,18 @@ class Launch:
 
 
 class NotStartedError(RuntimeError):
-    """The fork server could not start the process; it can be started as an ordinary one."""
+    """Raised if the fork server could not start the process."""
 
 
 class Process:
-    """A process and its group; both are gone once this is closed, or its owner is killed."""
+    """A training process and its process group.
+
+    The group is killed when this object is closed, and when the runner's process is killed.
+
+    Args:
+        connection: The connection to the fork server.
+        guard: The fork server's process if it serves only this training; None if it is shared.
+    """
 
     def __init__(
         self, connection: socket.socket, *, guard: subprocess.Popen[bytes] | None = None
@@ -55,14 +62,14 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """The process id, which is also the id of its group and session."""
+        """The process id, which is also the id of the process group; None before the start."""
         return self._pid
 
     def request(self, launch: Launch, log: BinaryIO) -> None:
-        """Asks the fork server to start the process; closes the connection if it does not.
+        """Requests the fork server to start the process with its output written to `log`.
 
         Raises:
-            NotStartedError: The fork_server does not answer.
+            NotStartedError: The fork server did not start the process. The connection is closed.
         """
         try:
             message = self._ask(launch, log)
@@ -88,7 +95,12 @@ class Process:
         return self._read(START_SECONDS)
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if it still runs after the time."""
+        """Waits for the end of the process.
+
+        Returns:
+            The exit code, or the negative number of the signal that ended the process; None if
+            the process still runs after the timeout.
+        """
         if self._exit_code is None:
             try:
                 message = self._read(timeout_seconds)
@@ -99,11 +111,11 @@ class Process:
         return self._exit_code
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the process, not to its children: it may need them to save."""
+        """Sends SIGTERM to the process only, since it may need its children to save."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kills the whole group."""
+        """Sends SIGKILL to the whole process group."""
         self._send(signal.SIGKILL)
 
     def close(self) -> None:
@@ -120,7 +132,7 @@ class Process:
         try:
             self._connection.sendall(bytes([number]))
         except OSError:
-            return  # it has ended: wait() tells how
+            return  # the process has ended, and wait() returns its exit code
 
     def _read(self, timeout_seconds: float) -> dict[str, int] | None:
         while b"\n" not in self._buffer:
@@ -135,7 +147,11 @@ class Process:
         return message
 
     def _kill_orphans(self) -> int:
-        """Kills the process group after the fork server, and with it the process, was killed."""
+        """Kills the rest of the process group after the fork server was killed.
+
+        Returns:
+            The exit code of a killed process.
+        """
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -143,7 +159,11 @@ class Process:
 
 
 def start_cold(launch: Launch, log: BinaryIO) -> Process:
-    """Starts a command as an ordinary process, with a fork server of its own as its parent."""
+    """Starts a command without preloaded imports, as the child of a new fork server.
+
+    Raises:
+        NotStartedError: The fork server did not start the process.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         guard = subprocess.Popen(  # noqa: S603, our own file

@@ -1,14 +1,16 @@
-"""The fork server: parent of training processes, so that none outlives its runner.
+"""The fork server: the parent of training processes, which ensures that none outlives its runner.
 
-Run as a script by the Python of the training code; standard library only:
+The file is a script for the Python interpreter of the training code, and uses only the standard
+library:
 
-    fork_server.py guard <fd>                  one process, for a connection that is already there
-    fork_server.py warm <socket> <lock> ...    many, forked after the heavy imports are done
+    _fork_server.py guard <fd>                 runs one command, for an open connection
+    _fork_server.py warm <socket> <lock> ...   forks many scripts after preloading their imports
 
-For every process there is a connection to its runner. A request comes in (a length, JSON, and the
-descriptor of the log), the process id goes out, bytes that come in are signals, and the exit code
-goes out. When the connection ends first, because the runner was killed, the process group is
-killed. When the fork server is killed, the kernel kills its children.
+The runner of each training process has its own connection to the fork server. The runner sends a
+request (a length, JSON, and the file descriptor of the log) and receives the process id. Each
+further byte that the runner sends is the number of a signal for the process. When the process
+ends, the runner receives its exit code. When the runner is killed, its connection closes and the
+fork server kills the process group. When the fork server is killed, the kernel kills its children.
 """
 
 from __future__ import annotations
@@ -38,7 +40,13 @@ READY = b"ready"
 
 
 class ForkServer:
-    """The training processes of the server, and the connections of their runners."""
+    """Forks training processes and serves the connections of their runners.
+
+    Args:
+        idle_seconds: Time without connections after which the server ends; None for no limit.
+        lock: Path of the file that a runner locks while it connects; None if the server never
+            ends because it is idle.
+    """
 
     def __init__(self, idle_seconds: float | None = None, lock: str | None = None) -> None:
         self._selector = selectors.DefaultSelector()
@@ -50,7 +58,7 @@ class ForkServer:
         self._libc = ctypes.CDLL(None)
 
     def listen(self, path: str) -> None:
-        """Listens for runners on a socket."""
+        """Accepts connections of runners on a unix socket with the given path."""
         Path(path).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -58,10 +66,10 @@ class ForkServer:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def serve(self) -> dict[str, Any] | None:
-        """Serves runners until there is nothing left to serve.
+        """Serves runners until no connection is left or, while listening, until it is idle.
 
         Returns:
-            None in the fork server, at its end; in a child, the request that it is to run.
+            In the fork server, None. In a forked child, the request that the child must run.
         """
         while self._listener is not None or self._connections:
             events = self._selector.select(None if self._connections else self._idle_seconds)
@@ -78,7 +86,11 @@ class ForkServer:
         return None
 
     def start(self, connection: socket.socket) -> dict[str, Any] | None:
-        """Forks the process that a connection asks for; returns the request in the child only."""
+        """Reads the request of a connection and forks a child for it.
+
+        Returns:
+            In the child, the request. In the fork server, None, also if the fork failed.
+        """
         parent = os.getpid()
         try:
             connection.settimeout(REQUEST_SECONDS)
@@ -115,7 +127,7 @@ class ForkServer:
 
     def _on_connection(self, pid: int) -> None:
         connection = self._connections.get(pid)
-        if connection is None:  # it ended in this very turn
+        if connection is None:  # the process ended in the same turn of the loop
             return
         data = b""
         with contextlib.suppress(OSError):
@@ -128,7 +140,8 @@ class ForkServer:
             _send_signal(pid, number)
 
     def _on_exit(self, pid: int) -> None:
-        _send_signal(pid, signal.SIGKILL)  # the rest of its group, while the id is still its own
+        # Kills the rest of the group before waitpid, after which the id may be reused.
+        _send_signal(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         descriptor = self._descriptors.pop(pid)
         self._selector.unregister(descriptor)
@@ -140,11 +153,15 @@ class ForkServer:
             connection.close()
 
     def _answer(self, pid: int, message: dict[str, int]) -> None:
-        with contextlib.suppress(OSError):  # the runner is gone: its end of the connection tells
+        with contextlib.suppress(OSError):  # the runner is gone; _on_connection handles that
             self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
 
     def _close_if_alone(self) -> bool:
-        """Stops listening, unless a runner holds the lock to connect."""
+        """Stops listening unless a runner holds the lock, that is, is about to connect.
+
+        Returns:
+            Whether the server stopped listening.
+        """
         if self._lock is None or self._listener is None:
             return False
         with Path(self._lock).open("ab") as lock:
@@ -167,7 +184,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
 
 
 def _send_signal(pid: int, number: int) -> None:
-    """Sends SIGKILL to the process group, and any other signal to its leader only."""
+    """Sends a signal to a process; SIGKILL is also sent to the rest of its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
         if number == signal.SIGKILL:
@@ -175,7 +192,10 @@ def _send_signal(pid: int, number: int) -> None:
 
 
 def _enter(request: dict[str, Any], log: int) -> None:
-    """Resets descriptors, signals, folder and environment as in a newly started process."""
+    """Sets the child's standard streams, signals, environment and directory for the training.
+
+    The result is the same as in a newly started process.
+    """
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(log, 1)
@@ -199,7 +219,7 @@ def _give_up(message: str) -> NoReturn:
 
 
 def run_command(request: dict[str, Any]) -> NoReturn:
-    """Replaces this process by the command."""
+    """Replaces this process with the requested command (``exec``)."""
     program = request["argv"][0]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -210,7 +230,7 @@ def run_command(request: dict[str, Any]) -> NoReturn:
 
 
 def run_script(request: dict[str, Any]) -> NoReturn:
-    """Runs a Python script as ``python script.py`` would."""
+    """Runs the requested Python script in this process, as ``python script.py`` would."""
     sys.argv = request["argv"][1:]
     script = Path(sys.argv[0]).absolute()
     sys.path.insert(0, str(script.parent))
@@ -242,10 +262,10 @@ def _run_as_main(script: str) -> int:
 
 
 def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
-    """Exits as an interpreter does, without tearing down the preloaded modules.
+    """Exits as an interpreter does, but without tearing down the preloaded modules.
 
-    That alone takes most of a second with torch. Threads are joined, exit functions called, and
-    what the script left is destroyed, so that its open files are written out.
+    Tearing down torch alone takes most of a second. Threads are joined, exit functions are
+    called, and the script's own modules are deleted, so that its open files are flushed.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # as in multiprocessing
     atexit._run_exitfuncs()
@@ -258,7 +278,11 @@ def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
 
 
 def preload(imports: list[tuple[str, list[str]]]) -> None:
-    """Preloads the imports of scripts; a failing import is left to the script."""
+    """Imports modules in advance; an import that fails is logged and left to the script.
+
+    Args:
+        imports: Modules, each with the names that scripts import from the module.
+    """
     for module, names in imports:
         try:
             __import__(module, fromlist=names)
@@ -267,14 +291,28 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
 
 
 def guard(descriptor: str) -> None:
-    """Runs one command as a child, for a connection that exists already."""
+    """Runs one command as a child process, requested through an open connection.
+
+    Args:
+        descriptor: The file descriptor of the connection.
+    """
     fork_server = ForkServer()
     if request := fork_server.start(socket.socket(fileno=int(descriptor))) or fork_server.serve():
         run_command(request)
 
 
 def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> None:
-    """Forks many scripts; detaches at once, since the runner waits for its start only."""
+    """Preloads imports and then forks a child for each script that a runner requests.
+
+    The process detaches at once, since the runner waits for the end of the process it started.
+
+    Args:
+        path: Path of the socket to listen on.
+        lock: Path of the file that a runner locks while it connects.
+        idle_seconds: Time without connections after which the server ends.
+        ready: File descriptor to which `READY`, or the reason of a failure, is written.
+        imports: The modules to preload, as JSON.
+    """
     if os.fork():
         os._exit(0)
     sys.path.pop(0)

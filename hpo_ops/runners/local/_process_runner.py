@@ -1,4 +1,4 @@
-"""Runs the training of a segment as a process of this machine."""
+"""Runs the training of a segment (one uninterrupted execution of a trial) as a local process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessRunner:
-    """Runs the training of one segment as a process group, and ends all of it afterwards.
+    """Runs the training of one segment as a process group, and kills the group afterwards.
 
     Args:
-        command: The training command; ``python`` means the interpreter that runs this.
-        code: The folder to run it in.
-        environment: The study's variables; nothing secret is passed on otherwise.
+        command: The training command; ``python`` means the current interpreter.
+        code: The working directory of the command.
+        environment: The study's variables; of the worker's own variables, only those known to be
+            harmless are added.
         on_line: Called with each line of the log while the training runs.
-        warm: Starts plain Python scripts without their import time; None starts all cold.
+        warm: Starts plain Python scripts with preloaded imports; None if no imports are preloaded.
         kill_seconds: Time between SIGTERM and SIGKILL.
     """
 
@@ -59,7 +60,7 @@ class ProcessRunner:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the training, which leads its group; None before it is started."""
+        """Process id of the training, the leader of its process group; None before the start."""
         return self._process.pid if self._process is not None else None
 
     def run(

@@ -1,4 +1,4 @@
-"""Finds the third-party modules that a script imports at its top."""
+"""Finds the third-party modules that a script imports at its top level."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LATER = {"torch": "torch._dynamo"}
-"""Modules that a package imports at its first use only, such as torch at its first optimiser."""
+"""By package, a slow module that the package imports only on first use.
+
+torch imports ``torch._dynamo`` when the first optimiser is created.
+"""
 
 Import = tuple[str, tuple[str, ...]]
 
 
 def third_party_imports(script: Path) -> list[Import]:
-    """The modules to preload, with the names taken from each; those of its own files included.
+    """Returns the third-party modules to preload, each with the names imported from the module.
 
-    Modules of the standard library and files beside the script are left out.
+    The imports of files beside the script, which the script imports, are included; these files
+    themselves and modules of the standard library are not.
     """
     found: dict[str, set[str]] = {}
     seen: set[Path] = set()

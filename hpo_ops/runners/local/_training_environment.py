@@ -1,4 +1,4 @@
-"""The environment variables of a training process: what it needs, and no secrets."""
+"""Selects the environment variables of a training process, so that it gets no secrets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PASSED_ON_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "N
 def training_environment(
     base: Mapping[str, str] = os.environ, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Selects the environment variables of a training process.
+    """Returns the environment variables of a training process.
 
     Args:
-        base: The runner's own variables; only those known to be harmless are passed on.
-        extra: The study's variables; they win.
+        base: The runner's own variables; only variables known to be harmless are passed on.
+        extra: The study's variables, which override all others.
     """
     kept = {
         name: value

@@ -1,7 +1,7 @@
-"""Warm starts: a script is forked from a process that has done its heavy imports already.
+"""Warm starts: forks a script from a server process that has already imported the heavy modules.
 
-There is one warm fork server per Python, environment and list of imports. It is started on demand,
-listens on a socket in a private folder and ends by itself when it has been idle for a while.
+One warm fork server runs per Python interpreter, environment and list of imports. It is started
+on demand, listens on a socket in a private folder, and exits after an idle period.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from hpo_ops.runners.local._script_imports import Import, third_party_imports
 logger = logging.getLogger(__name__)
 
 PER_TRIAL = {DIRECTORY_VARIABLE, "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
-"""Environment variables that differ between trials, and that imports do not read."""
+"""Environment variables that differ between trials and that modules do not read on import."""
 START_SECONDS = 120.0
 UNFIT_SECONDS = 600.0
-"""Time after which imports that could not be preloaded are tried again."""
+"""Seconds after which a fork server whose preloading failed is started again."""
 
 
 class WarmStarter:
-    """Starts scripts warm.
+    """Starts Python scripts as children of fork servers with preloaded imports.
 
     Args:
-        runtime: The private folder for sockets; a default one of the user's when None.
-        idle_seconds: How long a fork server without work stays.
+        runtime: The private folder for sockets; None for the user's default folder.
+        idle_seconds: Time without connections after which a fork server exits.
     """
 
     def __init__(self, runtime: Path | None = None, *, idle_seconds: float = 120.0) -> None:
@@ -51,10 +51,10 @@ class WarmStarter:
         self._idle_seconds = idle_seconds
 
     def start(self, launch: Launch, log: BinaryIO) -> Process:
-        """Starts ``python script.py arguments...``.
+        """Starts a command of the form ``python script.py arguments...``.
 
         Raises:
-            NotStartedError: The command is not of this kind, or there is no fork_server to be had.
+            NotStartedError: The command has another form, or no fork server could start it.
         """
         script = _script(launch)
         if script is None:
@@ -65,7 +65,7 @@ class WarmStarter:
             raise NotStartedError(str(error)) from error
 
     def stop(self) -> None:
-        """Ends all fork servers of the folder, and their processes."""
+        """Kills all fork servers that have a socket in the folder, and their child processes."""
         for path in _private_folder(self._runtime).glob("*.sock"):
             connection = _connect(path)
             if connection is not None:

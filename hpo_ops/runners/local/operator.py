@@ -1,4 +1,4 @@
-"""The operator of trials that run as processes of the worker."""
+"""The Airflow operator of trials that run as processes of the worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpo_ops.runners.training_loop import SegmentRunner
 
 
 class TrialOperator(TaskWithAgent):
-    """Runs one trial as processes of the worker, segment by segment, until it is done."""
+    """Runs one trial to its end; each segment (uninterrupted execution) is a worker process."""
 
     ui_color = "#f3e5f5"
 

@@ -1,4 +1,7 @@
-"""The runner `local`: a trial is a process of the Airflow worker, in its code folder."""
+"""The runner `local`, which executes trials as processes of the Airflow worker.
+
+The working directory of a process is the study's code folder.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 class LocalRunner:
     """Runs trials as processes of the worker; `resources` and `pod` of a study have no effect.
 
-    All local studies share one pool. It has a slot for each core of the machine until an operator
-    sets another capacity. Nothing is left behind: a training ends with its worker.
+    All local studies share one pool (a named amount of resources), whose capacity is the number
+    of cores until the person who runs the platform sets another. No leftovers need to be cleaned
+    up, since a training process is killed when its worker ends.
     """
 
     name = "local"

@@ -1,9 +1,9 @@
-"""Tries a study's training code on this machine, without Airflow, a database or a cluster.
+"""Tests a study's training code on this machine, without Airflow, a database or a cluster.
 
-A trial of a few steps is trained in three segments, under the agent that also runs in studies:
+One trial is trained in three segments (uninterrupted executions), with the agent that studies use:
 
-1. A new trial, paused after a few reports. Training code must save and leave.
-2. The same trial, resumed, and ended by SIGTERM as when a node is drained.
+1. A new trial, paused after a few reports. The training code must save a checkpoint and exit.
+2. The same trial, resumed, and ended with SIGTERM, as when a node is drained.
 3. The same trial, resumed again, and stopped.
 """
 
@@ -40,12 +40,12 @@ OnLine = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Message):
-    """One property of training code that was tried.
+    """The result of testing one property of the training code.
 
     Attributes:
         name: The property, such as "resumes from its checkpoint".
-        is_ok: Whether the code has it.
-        text: What was seen, and where the code lacks the property, what to do.
+        is_ok: Whether the training code has the property.
+        text: What was observed and, if the property is missing, how to correct the code.
     """
 
     name: str
@@ -55,7 +55,16 @@ class Check(Message):
 
 @dataclass
 class _RecordingGateway:
-    """Answers the agent in place of the gateway: continue, and one action after some reports."""
+    """Stands in for the gateway: answers `continue`, and `action` after a number of reports.
+
+    Attributes:
+        action: The answer once `after_reports` reports were received.
+        after_reports: Number of reports after which the answer is `action`.
+        on_report: Called once, when that number of reports is reached.
+        reports: All reports received.
+        checkpoints: All checkpoints announced by the agent.
+        reached_at: Monotonic time at which the number of reports was reached; None before.
+    """
 
     action: Action
     after_reports: int
@@ -77,7 +86,7 @@ class _RecordingGateway:
         return []
 
     def forecast(self, forecast: CurveForecast) -> None:
-        """Forecasts are not asked for."""
+        """Ignores a forecast; the assignment of this test requests none."""
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.checkpoints.append(checkpoint)
@@ -94,12 +103,15 @@ class _RecordingGateway:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one segment did.
+    """Observations of one segment.
 
     Attributes:
-        first_step: The step of the first report; None without reports.
-        leave_seconds: Time from the request to leave to the end; None if it was not asked.
-        saved: The last checkpoint.
+        result: How the segment ended, as its agent judged.
+        first_step: The step of the first report; None if nothing was reported.
+        last_step: The step of the last report; 0 if nothing was reported.
+        leave_seconds: Time from the request to exit until the end of the segment; None if the
+            segment ended before that request.
+        saved: The last checkpoint; None if no checkpoint was saved.
     """
 
     result: SegmentResult
@@ -111,13 +123,13 @@ class _Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCheck:
-    """Tries the training code of one study with one set of parameters.
+    """Tests the training code of one study with one set of hyperparameters.
 
     Args:
-        study: The study; its runner is ignored, the code runs as a process of this machine.
+        study: The study; its runner is ignored, and the code runs as a process of this machine.
         params: The hyperparameters.
-        steps: Reports to wait for in the first segment.
-        limit_seconds: Time that each segment gets before it is ended.
+        steps: Number of reports in the first segment after which it is paused.
+        limit_seconds: Time limit of each segment, after which it receives SIGTERM.
         on_line: Called with each line that the training prints.
     """
 
@@ -128,7 +140,11 @@ class TrainingCheck:
     on_line: OnLine = lambda line: None
 
     def run(self) -> list[Check]:
-        """Runs the three segments, and stops at the first one that cannot go on."""
+        """Runs the three segments and returns the results of all checks.
+
+        The later segments are skipped if an earlier segment completed the training, or failed a
+        check that they depend on.
+        """
         with tempfile.TemporaryDirectory(prefix="hpo-test-") as folder:
             found: list[Check] = []
             first = self._segment(Path(folder), Action.PAUSE, from_step=0)
@@ -164,7 +180,15 @@ class TrainingCheck:
         reports: int | None = None,
         is_ended: bool = False,
     ) -> _Seen:
-        """Runs one segment; `is_ended` sends SIGTERM after its first report."""
+        """Runs one segment and returns what was observed.
+
+        Args:
+            folder: Holds the workspace and the checkpoint store.
+            action: The answer to reports once enough reports were received.
+            from_step: Step of the checkpoint to resume from; 0 for a new trial.
+            reports: Number of reports before `action`; None for `steps`.
+            is_ended: Whether SIGTERM is sent after the first report.
+        """
         runner = ProcessRunner(
             self.study.command,
             Path(self.study.code or "."),
