@@ -37,7 +37,7 @@ class LogTail:
         return True
 
     def close(self) -> None:
-        """Passes the rest of the log, including an unfinished line, to the callback; then closes."""
+        """Passes the rest of the log to the callback, with an unfinished line; closes the file."""
         while self.follow():
             pass
         self._flush()

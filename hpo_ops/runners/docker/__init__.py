@@ -1,1 +1,1 @@
-"""Trials as containers of a Docker Engine on the worker's machine."""
+"""The runner `docker`, which executes trials as containers on the worker's machine."""

@@ -1,4 +1,7 @@
-"""A training in a container, seen from the task that runs its segment."""
+"""Starts and controls the container of a training for the task that runs its segment.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,30 @@ from hpo_ops.runners.docker._engine_api import (
 logger = logging.getLogger(__name__)
 
 CANNOT_START = 127
-"""The exit code of a container that could not be started, as shells have it for a command."""
+"""The exit code recorded for a container that could not be started, as in shells."""
 ENGINE_SECONDS = 60.0
-"""How long an engine that stopped answering, such as one that is restarted, is asked again."""
+"""How long requests are repeated to an engine that does not answer, such as during a restart."""
 RETRY_SECONDS = 1.0
 CLOSE_SECONDS = 30.0
 
 LOST = ContainerExit(code=-signal.SIGKILL, is_out_of_memory=False)
-"""The end of a container that was removed, or whose engine is gone: as if it had been killed."""
+"""The exit recorded for a container that was removed, or whose engine does not answer any more.
+
+It is the exit of a killed process.
+"""
 
 
 class ContainerProcess:
-    """A container and a thread that copies its output to a log; both are gone once it is closed.
+    """A container with a thread that copies its output to a log file; `close` removes both.
 
-    A container that the engine refuses to start counts as one that has ended with the exit code
-    127, and its log has the engine's reason.
+    If the engine refuses to start the container, the exit code is 127 and the log contains the
+    engine's reason.
 
     Args:
-        engine: Where it runs.
-        spec: The container, as the engine takes it.
-        name: Its name for people.
-        log: Where its output goes; this object closes it.
+        engine: The Docker Engine that runs the container.
+        spec: The body of the engine's request ``POST /containers/create``.
+        name: The container's name, for people only.
+        log: The file to which the container's output is written; this object closes it.
         sleep: Waits between two attempts to reach the engine.
 
     Raises:
@@ -78,29 +84,35 @@ class ContainerProcess:
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether the training ended because it used more memory than it was given.
+        """Whether the training failed because it exceeded its memory limit.
 
-        A training that ends well although the kernel has killed one of its children has not.
+        The value is False for a training that exited with code 0, even if the kernel killed one
+        of its children.
         """
         return self._exit is not None and self._exit.is_out_of_memory and self._exit.code != 0
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if it still runs after the time."""
+        """Waits for the end of the container.
+
+        Returns:
+            The container's exit code, or -9 if the container was lost; None if it still runs after
+            the timeout.
+        """
         self._ended.wait(timeout_seconds)
         return None if self._exit is None else self._exit.code
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the training, not to its children: it may need them to save."""
+        """Sends SIGTERM to the training's main process only; saving may need its children."""
         self._send("SIGTERM")
 
     def kill(self) -> None:
-        """Kills everything in the container."""
+        """Sends SIGKILL to the container, which ends all its processes."""
         if not self._is_killed:
             self._is_killed = True
             self._send("SIGKILL")
 
     def close(self) -> None:
-        """Removes the container, also one that still runs."""
+        """Removes the container, even if it still runs, and closes the log."""
         if self._container is not None:
             try:
                 self._engine.remove(self._container)
@@ -125,7 +137,10 @@ class ContainerProcess:
         self._thread.start()
 
     def _follow(self, container: str) -> None:
-        """Copies the output, then learns how the container ended: the log is complete by then."""
+        """Copies the output to the log until the container ends, and then records its exit.
+
+        The log is therefore complete when `wait` returns the exit code.
+        """
         try:
             self._copy_output(container)
             self._exit = self._wait(container)

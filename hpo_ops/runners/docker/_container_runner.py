@@ -1,4 +1,7 @@
-"""A trial's segment in a container, beside its agent in the Airflow task."""
+"""Runs a segment (one uninterrupted execution of a trial) in a container.
+
+The segment's agent runs outside of the container, in the Airflow task.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 class ContainerRunner:
-    """Runs one segment in a container; nothing of it is left afterwards.
+    """Runs one segment in a container, and removes the container afterwards.
 
-    A container that an earlier segment of the trial has left on this engine, since its task was
-    killed, is removed first.
+    Containers that earlier segments of the trial left on this engine because their task was
+    killed are removed first.
 
     Args:
-        engine: Where the container runs: on this machine, since the workspace is mounted.
-        plan: The container.
-        next_memory: Memory of the next try if this one runs out of memory; None fails the trial.
+        engine: The Docker Engine, which must be on this machine, since the workspace is mounted.
+        plan: The settings of the container.
+        next_memory: Memory of the next attempt if this segment runs out of memory; None if the
+            trial then fails.
         on_line: Called with each line of the log while the training runs.
         kill_seconds: Time between SIGTERM and SIGKILL.
     """
@@ -71,7 +75,8 @@ class ContainerRunner:
         )
         if not process.is_out_of_memory:
             return companion.finish(exit_code)
-        # The agent leaves it to its caller to tell the gateway of an end by the platform.
+        # The agent does not report to the gateway that the platform ended a segment; the caller
+        # of this method does.
         result = companion.finish(exit_code, was_terminated=True)
         return self._out_of_memory(result) if result.outcome is Outcome.PREEMPTED else result
 
@@ -105,9 +110,10 @@ class ContainerRunner:
 
 
 def give_to(folder: Path, user: User) -> None:
-    """Makes a user the owner of a folder and of everything in it, where that takes root's rights.
+    """Makes a user the owner of a folder and of everything in it.
 
-    The folder must not be in use by a training yet.
+    If the user is the one that this process runs as, nothing is changed; otherwise this process
+    needs the rights of root. No training may use the folder yet.
     """
     if user.uid == os.getuid():
         return

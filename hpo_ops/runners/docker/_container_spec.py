@@ -1,7 +1,7 @@
-"""A segment as a container: what the Docker Engine is asked for.
+"""Builds the request that creates the container of a segment (one execution of a trial).
 
-The container runs the training and nothing else; the agent is in the Airflow task beside it. They
-share the workspace, which is a folder of the worker's machine.
+The container runs only the training; its agent runs in the Airflow task. Training and agent share
+the workspace, a folder of the worker's machine that is mounted in the container.
 """
 
 from __future__ import annotations
@@ -19,43 +19,48 @@ from hpo_ops.protocol import DIRECTORY_VARIABLE, Assignment
 MANAGED_LABEL = "hpo-ops/managed"
 STUDY_LABEL, TRIAL_LABEL, SEGMENT_LABEL = "hpo-ops/study", "hpo-ops/trial", "hpo-ops/segment"
 GPU_LABEL = "hpo-ops/gpus"
-"""The indices of the GPUs that a container has to itself, separated by commas."""
+"""Label with the indices of the GPUs that only this container uses, separated by commas."""
 
 WORKSPACE, CODE = "/hpo", "/hpo-code"
-"""Where the container has the workspace and, read-only, the study's code."""
+"""Paths in the container at which the workspace and, read-only, the study's code are mounted."""
 NOBODY = 65534
-"""The user and group of containers whose worker runs as root."""
+"""Id of the user and group that containers run as if the worker runs as root."""
 MAX_PROCESSES = 4096
 MAX_LOG_SIZE = "64m"
-"""Of the engine's own copy of the output; the worker reads it while it is written."""
+"""Maximum size of the log file in which the engine stores the container's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """The user and the group that a container's process has on the worker's machine."""
+    """The ids of the user and the group that the process of a container runs as."""
 
     uid: int
     gid: int
 
     @classmethod
     def beside(cls, uid: int, gid: int) -> User:
-        """The user for trainings of a worker: its own, or nobody where it is root."""
+        """Returns the user for a worker's trainings: the worker's own, or nobody if it is root.
+
+        Args:
+            uid: Id of the worker's user.
+            gid: Id of the worker's group.
+        """
         return cls(uid=uid, gid=gid) if uid else cls(uid=NOBODY, gid=NOBODY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentContainer:
-    """What a segment's container is to be.
+    """The settings of a segment's container.
 
     Attributes:
-        assignment: What the training is told.
-        study: Key of the study.
+        assignment: The segment to run: parameters, first and last step, seed.
+        study: The study's unique key.
         command: The training command.
-        image: The image, which has the command and the packages it needs.
-        code: The study's code folder; None where the image has the code.
-        user: The user that the training runs as; the workspace must belong to it.
-        resources: What the training may use.
-        environment: The study's variables; nothing of the worker's environment is passed on.
+        image: The image, which contains the command's program and the packages it needs.
+        code: The study's code folder on the worker; None if the image contains the code.
+        user: The user that the training runs as, who must own the workspace.
+        resources: CPU, memory and number of GPUs of the container.
+        environment: The study's environment variables; the worker's variables are not passed on.
         gpus: Indices of the GPUs that the container gets.
     """
 
@@ -71,13 +76,13 @@ class SegmentContainer:
 
     @property
     def name(self) -> str:
-        """A name that people can read; nothing depends on it."""
+        """The container's name, for people only: containers are found by their labels."""
         plain = re.sub(r"[^a-zA-Z0-9]+", "-", self.study).strip("-")[:40].strip("-")
         return f"hpo-{plain or 'study'}-{self.assignment.trial}-{self.assignment.segment}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """The container's identity."""
+        """The labels that name the container's study, trial, segment and GPUs."""
         return {
             **trial_labels(self.study, self.assignment.trial),
             SEGMENT_LABEL: self.assignment.segment,
@@ -87,11 +92,11 @@ class SegmentContainer:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """The memory of a segment, and of the next one if this one runs out of memory.
+    """The memory of a segment, and of the next segment if this segment runs out of memory.
 
     Attributes:
         now: Memory of this segment.
-        next: Memory of the next segment; None where the study names no more.
+        next: Memory of the next segment; None if the study sets no further amount.
     """
 
     now: str
@@ -99,30 +104,35 @@ class MemoryPlan:
 
 
 def plan_memory(resources: Resources, *, ooms: int) -> MemoryPlan:
-    """The memory for a trial that has run out of memory so many times before."""
+    """Returns the memory of a trial's next segment and of the segment after that.
+
+    Args:
+        resources: The study's resources, with the amounts of memory in their order.
+        ooms: How many segments of the trial have run out of memory.
+    """
     steps = [resources.memory, *resources.memory_on_oom]
     index = min(ooms, len(steps) - 1)
     return MemoryPlan(now=steps[index], next=steps[index + 1] if index + 1 < len(steps) else None)
 
 
 def trial_labels(study: str, trial: int) -> dict[str, str]:
-    """The labels that all containers of a trial have.
+    """Returns the labels that all containers of a trial have.
 
     Args:
-        study: Key of the study; names alone are not unique.
+        study: The study's key (study names are not unique).
         trial: The trial's number.
     """
     return {MANAGED_LABEL: "true", STUDY_LABEL: study, TRIAL_LABEL: str(trial)}
 
 
 def build_spec(plan: SegmentContainer, workspace: Path) -> dict[str, object]:
-    """The container as the engine's ``POST /containers/create`` takes it.
+    """Returns the body of the engine's request ``POST /containers/create``.
 
-    The training has no network, no capabilities and no way to get more rights. It can write to
-    its workspace, and to ``/tmp`` and ``/dev/shm``, which count as its memory.
+    The container has no network and no capabilities, and cannot gain privileges. The training can
+    write to its workspace, and to ``/tmp`` and ``/dev/shm``, which count as its memory.
 
     Args:
-        plan: The container.
+        plan: The settings of the container.
         workspace: The folder that training and agent share.
     """
     program, *arguments = shlex.split(plan.command)

@@ -1,7 +1,7 @@
-"""A client of the Docker Engine API: the few requests that a segment's container needs.
+"""A client of the Docker Engine API, with the few requests that the runner `docker` needs.
 
-It speaks HTTP over the engine's unix socket, or over TCP, and needs no Docker SDK. Every error is
-a sentence that names the container or image it is about.
+It uses HTTP over the engine's unix socket or over TCP, without the Docker SDK. Each error message
+names the container or image concerned.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ import httpx
 HOST_VARIABLE = "DOCKER_HOST"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 NEWEST_VERSION = (1, 44)
-"""The newest version of the API that is asked for; an older engine is asked for its own."""
+"""The version of the API that is used; with an older engine, the engine's own version."""
 REQUEST_SECONDS = 60.0
 PULL_SECONDS = 3600.0
 FRAME_HEADER_BYTES = 8
-"""Output of a container comes in frames: the stream's number, three zeros, the length."""
+"""Size of the header before each part of a container's output.
+
+The header consists of the number of the stream, three zero bytes and the length of the part.
+"""
 
 
 class DockerError(RuntimeError):
-    """The engine refused a request; the message says which and why."""
+    """Raised if the engine refuses a request; the message names the request and the reason."""
 
 
 class DockerUnreachableError(DockerError):
-    """No Docker Engine answers at the address; the message names the address."""
+    """Raised if no Docker Engine answers at the address, which the message names."""
 
 
 class NoSuchContainerError(DockerError):
-    """The container does not exist, or not any more."""
+    """Raised if a container does not exist (any more)."""
 
 
 class NoSuchImageError(DockerError):
-    """The engine does not have the image."""
+    """Raised if the image is not on the engine's machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +49,10 @@ class Container:
 
     Attributes:
         id: The engine's identifier.
-        name: A name for people; nothing depends on it.
-        labels: Say which segment, trial and study it belongs to.
-        created_at: Seconds since the epoch.
-        is_running: Whether its process is alive.
+        name: The container's name, for people only.
+        labels: The container's labels, which name its study, trial and segment.
+        created_at: Time of creation, in seconds since the epoch.
+        is_running: Whether the container's process is running.
     """
 
     id: str
@@ -64,7 +67,7 @@ class ContainerExit:
     """How the process of a container ended.
 
     Attributes:
-        code: Its exit code; 128 and the signal's number after a signal.
+        code: The exit code; 128 plus the signal's number if a signal ended the process.
         is_out_of_memory: Whether the kernel killed a process of the container because the
             container had used up its memory.
     """
@@ -74,13 +77,13 @@ class ContainerExit:
 
 
 class DockerEngine:
-    """A Docker Engine, by its HTTP API. May be used by several threads.
+    """A client of one Docker Engine's HTTP API, which several threads may use.
 
     Args:
-        host: Its address: ``unix:///path/to/socket`` or ``tcp://host:port``.
+        host: The engine's address: ``unix:///path/to/socket`` or ``tcp://host:port``.
 
     Raises:
-        ValueError: The address is of another kind.
+        ValueError: The address has another form.
     """
 
     def __init__(self, host: str = DEFAULT_HOST) -> None:
@@ -102,10 +105,11 @@ class DockerEngine:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The engine that ``DOCKER_HOST`` names, by default that of this machine.
+        """Creates a client of the engine that ``DOCKER_HOST`` names, by default the local engine.
 
         Raises:
-            ValueError: The address is of another kind, or asks for TLS, which is not supported.
+            ValueError: The address is neither a unix socket nor TCP, or ``DOCKER_TLS_VERIFY``
+                requires TLS, which is not supported.
         """
         if environment.get("DOCKER_TLS_VERIFY"):
             raise ValueError(
@@ -115,23 +119,23 @@ class DockerEngine:
         return cls(environment.get(HOST_VARIABLE) or DEFAULT_HOST)
 
     def close(self) -> None:
-        """Closes the connections; what waits for an answer gets an error."""
+        """Closes the connections; requests that wait for an answer fail."""
         self._http.close()
 
     def check(self) -> None:
         """Checks that the engine answers.
 
         Raises:
-            DockerUnreachableError: It does not, or this user may not talk to it.
+            DockerUnreachableError: The engine does not answer, or this user may not connect to it.
         """
         self._path("")
 
     def create(self, spec: Mapping[str, object], *, name: str) -> str:
-        """Creates a container, not started yet, and returns its id.
+        """Creates a container without starting it, and returns the container's id.
 
         Raises:
-            NoSuchImageError: Its image must be pulled first.
-            DockerError: The engine refuses the specification, or the name is taken.
+            NoSuchImageError: The container's image must be pulled first.
+            DockerError: The engine refuses the specification, or the name is already in use.
         """
         what = f"the container {name}"
         answer = self._request(
@@ -140,7 +144,7 @@ class DockerEngine:
         return str(answer["Id"])
 
     def start(self, container: str) -> None:
-        """Starts a container that was created.
+        """Starts an existing container.
 
         Raises:
             DockerError: The command does not exist in the image, or a folder cannot be mounted.
@@ -148,10 +152,10 @@ class DockerEngine:
         self._request("POST", f"/containers/{container}/start", _name(container))
 
     def wait(self, container: str) -> ContainerExit:
-        """Waits until a container has ended, however long that takes.
+        """Waits without a time limit until a container has ended, and returns how it ended.
 
         Raises:
-            NoSuchContainerError: It was removed before.
+            NoSuchContainerError: The container was removed before it was waited for.
         """
         path = f"/containers/{container}/wait"
         answer = self._request("POST", path, _name(container), timeout=None)
@@ -160,10 +164,10 @@ class DockerEngine:
         )
 
     def follow_output(self, container: str) -> Iterator[bytes]:
-        """Yields what a container writes to stdout and stderr, until it has ended.
+        """Yields the output of a container (stdout and stderr) until the container has ended.
 
         Raises:
-            NoSuchContainerError: There is no such container.
+            NoSuchContainerError: The container does not exist.
         """
         query = {"follow": "1", "stdout": "1", "stderr": "1"}
         path = self._path(f"/containers/{container}/logs")
@@ -177,7 +181,7 @@ class DockerEngine:
             raise self._unreachable(error) from error
 
     def send_signal(self, container: str, signal: str) -> None:
-        """Sends a signal to a container's process; one that has ended or is gone gets none."""
+        """Sends a signal to a container's process; does nothing if the container has ended."""
         path = f"/containers/{container}/kill"
         params = {"signal": signal}
         try:
@@ -186,20 +190,20 @@ class DockerEngine:
             return
 
     def remove(self, container: str) -> None:
-        """Kills a container where it still runs, and deletes it; it may be gone already."""
+        """Deletes a container, even if it still runs; does nothing if it does not exist."""
         params = {"force": "1", "v": "1"}
         path = f"/containers/{container}"
         try:
-            # A conflict says that somebody else is removing it.
+            # A conflict means that the container is already being removed.
             self._request("DELETE", path, _name(container), params=params, or_conflict=True)
         except NoSuchContainerError:
             return
 
     def list_containers(self, labels: Mapping[str, str | None]) -> list[Container]:
-        """The containers that have these labels, running or not.
+        """Returns the containers that have all the given labels, whether they run or not.
 
         Args:
-            labels: Values by name; None asks for the label with any value.
+            labels: The value of each label by its name; None accepts any value.
         """
         wanted = [name if value is None else f"{name}={value}" for name, value in labels.items()]
         params = {"all": "1", "filters": json.dumps({"label": wanted})}
@@ -216,7 +220,7 @@ class DockerEngine:
         ]
 
     def image_digest(self, image: str) -> str:
-        """The digest that an image's name stands for: its registry's, else the engine's own.
+        """Returns the digest of an image: the registry's digest, or else the engine's image id.
 
         Raises:
             NoSuchImageError: The engine does not have the image.
@@ -226,10 +230,10 @@ class DockerEngine:
         return str(names[0]).rpartition("@")[2]
 
     def pull(self, image: str) -> None:
-        """Gets an image from its registry, as an anonymous user.
+        """Pulls an image from its registry without credentials.
 
         Raises:
-            DockerError: The registry does not hand it out.
+            DockerError: The image could not be pulled.
         """
         what = f"the image {image}"
         params = {"fromImage": image if _is_exact(image) else f"{image}:latest"}
@@ -248,7 +252,7 @@ class DockerEngine:
     def _ran_out_of_memory(self, container: str) -> bool:
         try:
             found = self._request("GET", f"/containers/{container}/json", _name(container))
-        except NoSuchContainerError:  # removed while it ran: somebody else has ended it
+        except NoSuchContainerError:  # the container was removed by another process
             return False
         return bool(found["State"]["OOMKilled"])
 
@@ -263,7 +267,20 @@ class DockerEngine:
         timeout: float | None = REQUEST_SECONDS,
         or_conflict: bool = False,
     ) -> Any:
-        """Sends a request and returns the parsed answer; `or_conflict` accepts a 409 as well."""
+        """Sends a request to the engine and returns the parsed JSON, or None if it is empty.
+
+        Args:
+            method: The HTTP method.
+            path: The path without the version of the API.
+            what: The container or image concerned, for error messages.
+            params: The query parameters.
+            content: The body, sent as JSON.
+            timeout: Seconds to wait for the answer; None for no limit.
+            or_conflict: Whether the status 409 is accepted, too.
+
+        Raises:
+            DockerError: The engine refuses the request or does not answer.
+        """
         try:
             answer = self._http.request(
                 method, self._path(path), params=params, json=content, timeout=timeout
@@ -275,7 +292,7 @@ class DockerEngine:
         return answer.json() if answer.content else None
 
     def _path(self, path: str) -> str:
-        """The path with the version of the API that both sides know."""
+        """Returns the path with a prefix for the newest API version that both sides support."""
         if self._prefix is None:
             try:
                 said = self._http.get("/_ping").headers.get("Api-Version", "")
@@ -298,7 +315,7 @@ def _name(container: str) -> str:
 
 
 def _is_exact(image: str) -> bool:
-    """Whether an image's name has a tag or a digest; a registry's port is neither."""
+    """Checks whether an image's name has a tag or a digest (the registry's port is neither)."""
     return "@" in image or ":" in image.rpartition("/")[2]
 
 
@@ -314,7 +331,7 @@ def _refusal(answer: httpx.Response, what: str) -> DockerError:
 
 
 def _payloads(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of frames, which begin and end anywhere in the chunks."""
+    """Yields the output without the frame headers; a frame may span several chunks."""
     buffer, left = b"", 0
     for chunk in chunks:
         buffer += chunk

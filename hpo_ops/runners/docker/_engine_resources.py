@@ -1,4 +1,8 @@
-"""Containers that segments have left on a Docker Engine: lists them for the reconciler."""
+"""Lists and deletes the containers of segments on a Docker Engine, for the reconciler.
+
+A segment is one uninterrupted execution of a trial; the reconciler finds containers that were
+left behind by a crash.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +29,13 @@ KIND = "container"
 
 @dataclass
 class EngineResources:
-    """The containers of segments on one engine.
+    """The containers of segments on one Docker Engine.
 
     Attributes:
-        engine: The engine.
-        host: Its address, which stands for the namespace of its containers.
-        clock: Seconds since the epoch.
-        notes: What could not be seen, in sentences.
+        engine: The engine's client.
+        host: The engine's address, which is used as the namespace of its containers.
+        clock: Returns the time in seconds since the epoch.
+        notes: Sentences on containers that could not be listed.
     """
 
     engine: DockerEngine
@@ -67,13 +71,14 @@ class EngineResources:
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> EngineResources | None:
-    """The containers of the engine that the environment names, by default that of this machine.
+    """Connects to the engine that ``DOCKER_HOST`` names, by default to the local engine.
 
-    None where the environment names none and this user has no access to that of this machine: such
-    a worker has never started a container.
+    Returns:
+        The engine's containers; None if the engine is the local one and this user cannot access
+        its socket, since this worker then cannot have started a container.
 
     Raises:
-        ResourcesUnavailableError: The environment names an engine that cannot be used.
+        ResourcesUnavailableError: The engine's address is not supported.
     """
     host = environment.get(HOST_VARIABLE) or DEFAULT_HOST
     if host == DEFAULT_HOST and not os.access(host.removeprefix("unix://"), os.R_OK | os.W_OK):

@@ -1,7 +1,7 @@
-"""Which GPUs of the machine a container gets: those that no other container of a trial has.
+"""Selects GPUs of the machine that no other trial's container uses.
 
-The engine itself would give every container the first GPUs. The labels of containers say which
-GPUs are taken, so nothing has to be cleaned up after a crash.
+The engine itself would give every container the first GPUs. The GPUs in use are read from the
+labels of the existing containers, so no record needs to be cleaned up after a crash.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from hpo_ops.runners.docker._engine_api import DockerEngine
 
 @contextmanager
 def free_gpus(engine: DockerEngine, number: int) -> Iterator[tuple[int, ...]]:
-    """The indices of GPUs for a container that is created inside of the ``with`` block.
+    """Yields the indices of free GPUs for a container that the ``with`` block creates.
 
-    Other workers of this user wait meanwhile. An index that the machine does not have is refused
-    by the engine: the capacity of the pool must not be more than the number of GPUs.
+    Other workers of this user wait until the block ends. The number of GPUs of the machine is not
+    checked: the engine refuses an index that does not exist, so the capacity of the pool must not
+    exceed the number of GPUs.
 
     Args:
-        engine: Where the containers are.
-        number: How many GPUs the container needs; 0 waits for nobody.
+        engine: The Docker Engine whose containers use the GPUs.
+        number: How many GPUs the container needs; with 0, no lock is taken.
     """
     if not number:
         yield ()
@@ -43,11 +44,11 @@ def free_gpus(engine: DockerEngine, number: int) -> Iterator[tuple[int, ...]]:
 
 
 def choose_gpus(taken: Iterable[str], number: int) -> tuple[int, ...]:
-    """The lowest indices that are in no label.
+    """Returns the lowest GPU indices that are not in use.
 
     Args:
-        taken: Values of the label `GPU_LABEL`.
-        number: How many indices to choose.
+        taken: Values of the label `GPU_LABEL` of all containers: indices separated by commas.
+        number: How many indices to return.
     """
     used = {int(index) for label in taken for index in label.split(",") if index.isdecimal()}
     return tuple(islice((index for index in count() if index not in used), number))

@@ -1,4 +1,4 @@
-"""The operator of trials that run in containers."""
+"""The Airflow operator of trials that run in Docker containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpo_ops.runners.training_loop import SegmentRunner
 
 
 class TrialContainerOperator(TaskWithAgent):
-    """Runs one trial in containers on the worker's machine, segment by segment."""
+    """Runs one trial to its end; each segment (uninterrupted execution) is a container."""
 
     ui_color = "#e1f5fe"
 

@@ -1,4 +1,7 @@
-"""The runner `docker`: each segment of a trial is a container on the worker's machine."""
+"""The runner `docker`, which runs each segment of a trial as a container on the worker's machine.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,11 @@ GPU_POOL = "docker-gpu"
 class DockerRunner:
     """Runs each segment in a container with the image and `resources` of its study.
 
-    The code folder is mounted read-only, so workers must have it, as for local trials; without one
-    the image has the code. Studies share the pool `docker`, with a slot for each core, or
-    `docker-gpu`, which is unlimited until an operator sets its capacity; `resources.pool` names
-    another.
+    The study's code folder must exist on the worker and is mounted read-only; if the study names
+    no folder, the image must contain the code. A study uses the pool (a shared amount of
+    resources) that `resources.pool` names. By default this is `docker-gpu` if the study requests
+    GPUs, and `docker` otherwise. The capacity of `docker` is the number of cores, and that of
+    `docker-gpu` is unlimited, until the person who runs the platform sets another.
     """
 
     name = "docker"
@@ -79,7 +83,7 @@ class DockerRunner:
         return {}
 
     def job_priority(self, environment: Mapping[str, str]) -> int:
-        return 0  # an operator chooses it: HPO_JOB_RUNNER
+        return 0  # used for jobs only if HPO_JOB_RUNNER names this runner
 
     def initial_pools(self) -> Mapping[str, float]:
         return {self.name: float(os.cpu_count() or 1)}
