@@ -96,8 +96,8 @@ class FoldSummary(Message):
     Attributes:
         fold: Number of the fold, starting at 0.
         number: The fold's own trial number, which identifies its task and its checkpoints.
-        value: The fold's value at the trial's best step, or the fold's best value so far if the
-            trial has not finished.
+        value: The fold's value at the trial's best step, or the fold's own best value if the fold
+            has not completed; None if the fold has not reported any value.
     """
 
     fold: int

@@ -1,22 +1,23 @@
 """The protocol between training code, its agent and the gateway: messages, files, version.
 
-Training code of any language takes part through a directory (``$HPO_DIR``, in a pod ``/hpo``)::
+An agent is the process beside a training that forwards its reports and checkpoints to the gateway
+(the platform's HTTP API). Training code in any language communicates with its agent through files
+in a directory (``$HPO_DIR``, in a pod ``/hpo``)::
 
-    assignment.json          what to run, written before the training starts
+    assignment.json          what to train, written before the training starts
     reports.jsonl            one line per report, appended by the training code
     control.json             the requested action: continue, pause, stop or resize
     checkpoints/<step>/...   files, then the marker file, written last
     software.json            optional: package versions, written by the SDK
     result.json              optional: how the training ended
 
-Agents send the same messages to the gateway over HTTP. This room uses the standard library only,
-because the SDK that training code imports depends on it.
+Agents send the same messages to the gateway over HTTP. This package uses the standard library
+only, because the SDK that training code imports depends on it.
 
-Mixed versions: a reader ignores fields that it does not know, a new field has a default, and an
-unknown `Cause` is read as ``unknown``. So an agent or an SDK of an older release works with a
-newer gateway, and the other way round, as long as `VERSION` is the same. `VERSION` changes only
-when an old reader would misunderstand a message; the previous version is still understood
-(decision 23).
+Mixed versions: a reader ignores unknown fields, each new field has a default value, and an unknown
+`Cause` is read as ``unknown``. So an agent or an SDK of an older release works with a newer
+gateway, and vice versa, as long as `VERSION` is the same. `VERSION` changes only when an old
+reader would misunderstand a message; the previous version is still accepted (decision 23).
 """
 
 from hpo_ops.protocol._assignment import Assignment, ParamValue

@@ -1,4 +1,4 @@
-"""The assignment of a segment: what its training is to do."""
+"""The assignment of a segment (one uninterrupted execution of a trial): what it is to train."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ ParamValue = bool | int | float | str | None
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment(Message):
-    """What a segment is to do: ``assignment.json``.
+    """The instructions for a segment, as in the file ``assignment.json``.
 
     Attributes:
         study: The study's name.
         trial: The trial's number in its study.
         segment: The id of the segment.
         params: The hyperparameters.
-        metrics: Names of the study's metrics; a bare value is a value of the first.
+        metrics: Names of the study's metrics. A value that is reported without a name belongs to
+            the first metric.
         from_step: The step of the checkpoint to resume from; 0 starts from the beginning.
-        until_step: The last step to train, or None where the training code decides.
-        seed: Seed of the trial, the same for all of its segments.
-        checkpoint_every: Steps between two checkpoints.
-        grace_seconds: Time to save and exit after a pause, a stop or SIGTERM.
+        until_step: The last step to train; None if the training code decides when to end.
+        seed: Seed of the trial, the same for all of the trial's segments.
+        checkpoint_every: Number of steps between two checkpoints.
+        grace_seconds: Seconds to save a checkpoint and exit after a pause, a stop or SIGTERM.
         resources: Resources of this segment, for example ``{"gpu": 1, "cpu": 4}``.
-        fold: Cross-validation fold, 0 and up; None without folds, or to train on all data.
-        folds: Number of folds, where the study has folds.
-        forecasts: Which forecasts the agent is to make; for the agent only.
-        checkpoint_store: URL of the study's checkpoints; for the agent only.
-        restore_from: Folder in that store of the checkpoint to resume from, if it belongs to
-            another trial.
-        saved: Checkpoints on record that the segment may resume from, newest first; None from a
-            gateway that does not send them. For the agent only.
+        fold: Number of the cross-validation fold, starting at 0; None if the study has no folds,
+            or to train on all data.
+        folds: Number of folds; None if the study has no folds.
+        forecasts: Which learning-curve forecasts the agent is to compute; None for no forecasts.
+        checkpoint_store: URL of the study's checkpoints in the object store, for the agent.
+        restore_from: Folder in `checkpoint_store` of the checkpoint to resume from, if the
+            checkpoint belongs to another trial.
+        saved: Recorded checkpoints from which the agent may resume, newest first; None if the
+            gateway is of an older version, which does not send this list.
         deterministic: Whether every step is seeded and torch uses deterministic algorithms.
         protocol: Version of the protocol.
     """

@@ -1,4 +1,4 @@
-"""Checkpoints on the wire: those that an agent has saved, and those that it may restore."""
+"""Messages about checkpoints that an agent has saved or may restore."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from hpo_ops.protocol.field_checks import check_digest, check_step
 
 @dataclass(frozen=True, kw_only=True)
 class SavedCheckpoint(Message):
-    """A checkpoint that the ledger has on record, for an agent to restore.
+    """A checkpoint that is recorded in the ledger and that an agent may restore.
 
     Attributes:
-        step: The step after which it was saved.
-        path: Its folder in the study's store.
-        digest: SHA-256 of its manifest, in hexadecimal; None if its agent did not send one.
+        step: The step after which the checkpoint was saved.
+        path: Folder of the checkpoint in the study's store.
+        digest: SHA-256 digest of the checkpoint's manifest, in hexadecimal; None if the agent that
+            saved the checkpoint did not send a digest.
     """
 
     step: int
@@ -29,14 +30,15 @@ class SavedCheckpoint(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Message):
-    """A complete checkpoint in the store, announced by its agent once its manifest is uploaded.
+    """An agent's announcement that all files and the manifest of a checkpoint are in the store.
 
     Attributes:
-        step: The step after which it was saved.
-        uri: Its location. The gateway derives the location itself and ignores this one.
-        files: Number of its files.
-        bytes: Size of all files together.
-        digest: SHA-256 of its manifest, in hexadecimal; None from agents that do not send it.
+        step: The step after which the checkpoint was saved.
+        uri: Location of the checkpoint. The gateway ignores it and derives the location itself.
+        files: Number of files.
+        bytes: Total size of the files in bytes.
+        digest: SHA-256 digest of the checkpoint's manifest, in hexadecimal; None if the agent does
+            not compute digests.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""The action that the platform requests of a running training, and what it leads to."""
+"""The action that the platform requests of a running training, and the outcome of that action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpo_ops.protocol._segment_result import Outcome
 
 
 class Action(StrEnum):
-    """What a decision requests of a running trial."""
+    """The action that a scheduler's or allocator's decision requests of a running trial."""
 
     CONTINUE = "continue"
     PAUSE = "pause"
@@ -19,7 +19,7 @@ class Action(StrEnum):
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome of a segment that carries out this action; None if it does not end."""
+        """The outcome of a segment that carries out this action; None if the segment continues."""
         return _OUTCOMES.get(self)
 
 
@@ -32,7 +32,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Control(Message):
-    """``control.json``: the requested action, and the reason for it."""
+    """The requested action and the reason for it, as in the file ``control.json``."""
 
     action: Action = Action.CONTINUE
     reason: str = ""

@@ -1,8 +1,9 @@
-"""Decoding of messages: plain data to dataclasses, driven by the types of their fields.
+"""Decodes JSON data to dataclasses, according to the type hints of their fields.
 
-Each dataclass has one decoder, which is made from its type hints at its first use. Fields may be
-scalars, unions of scalars, enums, other dataclasses, ``Any``, lists, tuples and dicts of these,
-each of them optional. Numbers are not converted: an integer stays one where a float is expected.
+The decoder of a dataclass is created from the type hints when it is first needed. A field may be a
+scalar, a union of scalars, an enum, another dataclass, ``Any``, or a list, tuple or dict of these
+types; each may be optional. Numbers are not converted: an integer in a float field stays an
+integer.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "tex
 
 
 class WrongShapeError(ValueError):
-    """Plain data that does not have the shape of a message.
+    """JSON data does not match the types of a message's fields.
 
     Attributes:
-        path: The field that is wrong, such as ``saved[2].step``; empty for the message itself.
+        path: Path of the invalid field, such as ``saved[2].step``; empty for the whole message.
     """
 
     def __init__(self, problem: str) -> None:
@@ -33,14 +34,18 @@ class WrongShapeError(ValueError):
         return f"{self.path} {self.args[0]}".strip()
 
     def within(self, part: str) -> WrongShapeError:
-        """The same error, of a part of something larger."""
+        """Puts the enclosing field or item in front of `path`, and returns this error."""
         self.path = part + (self.path if self.path[:1] in ("", "[") else f".{self.path}")
         return self
 
 
 @cache
 def decoder(kind: Any) -> Decode:
-    """The function that decodes plain data to a type; it raises `WrongShapeError`."""
+    """Returns the function that decodes JSON data to a type, or raises `WrongShapeError`.
+
+    Raises:
+        TypeError: The type is not allowed for a field of a message.
+    """
     if kind is Any:
         return _unchanged
     if accepted_classes(kind):
@@ -70,7 +75,10 @@ def _wrong(value: object, words: str) -> WrongShapeError:
 
 
 def accepted_classes(kind: Any) -> frozenset[type]:
-    """The classes of values that are taken as they are; none where a value must be decoded."""
+    """Returns the classes whose values a scalar type, or a union of scalar types, accepts.
+
+    The set is empty for any other type, whose values must be decoded.
+    """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if not set(kinds) <= {*_WORDS, NoneType}:
         return frozenset()
@@ -78,7 +86,7 @@ def accepted_classes(kind: Any) -> frozenset[type]:
 
 
 def _scalar(kind: Any) -> Decode:
-    """Decodes a scalar, or a union of scalars: subclasses of them, such as StrEnum, are taken."""
+    """Returns the decoder of a scalar or a union of scalars; it accepts subclasses, as StrEnum."""
     accepted = tuple(accepted_classes(kind))
     kinds = get_args(kind) or (kind,)
     words = " or ".join("null" if each is NoneType else _WORDS[each] for each in kinds)
@@ -134,7 +142,7 @@ def _items(values: list[Any] | tuple[Any, ...], inner: Decode) -> list[Any]:
         return [inner(item) for item in values]
     except WrongShapeError:
         pass
-    for number, item in enumerate(values):  # again, to say which one it is
+    for number, item in enumerate(values):  # decodes again, to find the index of the invalid item
         try:
             inner(item)
         except WrongShapeError as error:
@@ -180,7 +188,7 @@ def _record(kind: Any) -> Decode:
                     raise WrongShapeError(f"{name} is missing")
                 continue
             item = value[name]
-            if item.__class__ in taken:  # as most are: saves a call
+            if item.__class__ in taken:  # the common case: saves a function call
                 found[name] = item
                 continue
             try:

@@ -1,4 +1,4 @@
-"""Forecasts of learning curves: what an agent is told to forecast, and what it sends."""
+"""Messages about learning-curve forecasts: an agent's instructions, and its forecasts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hpo_ops.protocol.field_checks import check_step, is_step, storable_text
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOrder(Message):
-    """Instructions to an agent: which forecasts of the learning curve to make, and how.
+    """Instructions to an agent: when to forecast a trial's learning curve, and how.
 
     Attributes:
-        every: A forecast is due at the first report at or after each multiple of this step.
-        last_step: The step to forecast to.
-        is_maximized: Whether a larger value is better.
-        seed: Seed of the trial's forecasts; each forecast mixes its own step in.
-        predictor: Short name of the predictor, or ``their.module:Class``.
-        options: The predictor's own options.
+        every: Number of steps between two forecasts. A forecast is due at the first report at or
+            after each multiple of this number.
+        last_step: The last step that a forecast covers.
+        is_maximized: Whether a larger value of the objective is better.
+        seed: Seed of the trial's forecasts, which each forecast combines with its step.
+        predictor: Short name of the predictor, or a user's class as ``module:Class``.
+        options: Options of the predictor.
     """
 
     every: int
@@ -41,10 +42,10 @@ class CurveForecast(Message):
     """A forecast of the rest of a trial's learning curve, made by the trial's agent.
 
     Attributes:
-        step: The last reported step that the forecast is based on.
-        steps: Future steps, ascending; empty where there is no forecast.
-        quantiles: For each future step the quantiles of the score (larger is better).
-        note: Why there is no forecast.
+        step: The last reported step on which the forecast is based.
+        steps: Future steps, ascending; empty if no forecast could be computed.
+        quantiles: For each future step, the quantiles of the score (larger is better).
+        note: Why no forecast could be computed; empty if there is a forecast.
     """
 
     step: int

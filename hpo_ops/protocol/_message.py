@@ -1,4 +1,4 @@
-"""A message: a dataclass that goes to JSON and back."""
+"""The base class of messages: dataclasses that are encoded to JSON and decoded from JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hpo_ops.protocol._decoding import decoder
 
 
 class ProtocolError(ValueError):
-    """A file or message does not have the shape that this version of the protocol asks for."""
+    """A file or message does not conform to this version of the protocol."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message on the wire: goes to JSON and back, ignoring fields that it does not know.
+    """A message that is encoded to JSON and decoded from JSON; unknown fields are ignored.
 
-    A subclass declares its fields with their types; what else must hold for their values, it
-    checks in ``__post_init__`` and raises `ProtocolError`.
+    A subclass declares its fields with their types. Its ``__post_init__`` checks all other
+    restrictions on the values, and raises `ProtocolError`.
     """
 
     def to_json(self) -> str:
@@ -39,11 +39,11 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Decodes plain data.
+        """Decodes a message from JSON data (dicts, lists and scalars).
 
         Raises:
-            ProtocolError: A field is missing or has a value that is not allowed; the text names
-                the field.
+            ProtocolError: A field is missing or has a value that is not allowed; the error message
+                names the field.
         """
         kind: Any = cls
         try:
@@ -59,7 +59,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a field as plain data."""
+    """Converts the value of a field to JSON data (dicts, lists and scalars)."""
     if isinstance(value, Message):
         return value.to_dict()
     if isinstance(value, dict):

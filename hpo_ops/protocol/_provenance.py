@@ -10,18 +10,20 @@ from hpo_ops.protocol._message import Message
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance(Message):
-    """What a segment was trained with, as far as is known.
+    """The code, packages and hardware that a segment was trained with; each may be unknown.
+
+    A segment is one uninterrupted execution of a trial.
 
     Attributes:
         code_hash: Hash of the code folder; None if unknown, or if the code is in the image.
         commit: Git commit of the code folder.
-        is_dirty: Whether the code folder differs from that commit.
+        is_dirty: Whether the code folder differed from the commit; None if unknown.
         image: Name of the container image; None for a local process.
-        image_digest: Digest that the name of the image stood for.
+        image_digest: Digest to which the image's name was resolved.
         python: Version of the Python interpreter.
         packages: Versions of the packages that were imported, by name.
         devices: Names of the GPUs that were used.
-        resources: Resources that the segment was given.
+        resources: Resources that were reserved for the segment, such as CPU cores and GPUs.
     """
 
     code_hash: str | None = None
@@ -35,11 +37,11 @@ class Provenance(Message):
     resources: dict[str, Any] = field(default_factory=dict)
 
     def known(self) -> dict[str, Any]:
-        """The fields that are known, as plain data."""
+        """Returns the known fields by name, as JSON data."""
         return {
             name: value for name, value in self.to_dict().items() if value not in (None, {}, [])
         }
 
     def over(self, other: Provenance) -> Provenance:
-        """This provenance, completed with the fields that only the other one knows."""
+        """Returns a copy whose unknown fields are filled in from another provenance."""
         return Provenance.from_dict({**other.known(), **self.known()})

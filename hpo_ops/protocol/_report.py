@@ -10,16 +10,22 @@ from hpo_ops.protocol._message import Message, ProtocolError
 from hpo_ops.protocol.field_checks import check_step, is_number
 
 MAX_METRICS = 1000
-"""Metrics of one report."""
+"""Maximum number of metrics in one report."""
 MAX_NAME = 500
-"""Characters of a metric's name."""
+"""Maximum number of characters in the name of a metric."""
 
 Metrics = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Message):
-    """One line of ``reports.jsonl``: a trial's metrics after a step, and the step's duration."""
+    """The metrics of a trial after a step, as one line of the file ``reports.jsonl``.
+
+    Attributes:
+        step: The step that was trained.
+        metrics: Values of the metrics by name.
+        seconds: Training time since the previous report, in seconds.
+    """
 
     step: int
     metrics: Metrics
@@ -41,10 +47,13 @@ class Report(Message):
             raise ProtocolError(f"seconds is {self.seconds!r}, but must be a number, 0 or more")
 
     def check_metrics(self, names: Sequence[str]) -> None:
-        """Refuses a report that a study with these metrics cannot use.
+        """Checks that the report has all metrics of a study, and that all its values are finite.
+
+        Args:
+            names: Names of the study's metrics.
 
         Raises:
-            ProtocolError: A metric is missing, or not a finite number.
+            ProtocolError: A metric of the study is missing, or a value is not a finite number.
         """
         for name in names:
             if name not in self.metrics:

@@ -1,9 +1,9 @@
-"""Opens files of a directory that untrusted code can change at any moment.
+"""Opens files safely in a directory that untrusted code can change at any moment.
 
-A training may swap any file of the directory it shares with the agent for a symbolic link, a named
-pipe or a device, also between the agent's check and its use. So a path is never checked and then
-opened: it is opened without following links, folder by folder, and the open file is checked.
-Nothing here blocks on a pipe, and nothing outside of the directory is read or written.
+A training may replace any file of the directory that it shares with the agent by a symbolic link,
+a named pipe or a device, even between a check of the file and its use. Therefore each path is
+first opened, folder by folder and without following links, and then the open file is checked. No
+function blocks on a pipe, and no file outside of the directory is read or written.
 """
 
 from __future__ import annotations
@@ -20,47 +20,51 @@ from types import TracebackType
 from typing import BinaryIO, TextIO
 
 MAX_DEPTH = 64
-"""Levels of nested folders that are searched."""
+"""Maximum depth of nested folders that `Folder.files` searches."""
 _NEVER_FOLLOW = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LINK_ERRORS = (errno.ELOOP, errno.ENXIO)
-"""Errors of opening a link, a socket, or a pipe without a reader."""
+"""Error numbers when a link, a socket, or a pipe without a reader is opened."""
 
 
 class UnsafeFileError(ValueError):
-    """A path is a link, a pipe or a device where a regular file or a folder must be."""
+    """A path is a link, a pipe or a device, but must be a regular file or a folder."""
 
 
 def open_regular(path: str | Path, *, folder: int | None = None) -> BinaryIO:
-    """Opens a regular file for reading; a link as the last part of the path is refused.
+    """Opens a regular file for reading; refuses a link as the last part of the path.
 
     Args:
-        path: The file.
-        folder: Descriptor of the folder that the path is relative to.
+        path: Path of the file.
+        folder: Descriptor of the folder to which the path is relative; None for the current one.
 
     Raises:
-        UnsafeFileError: It is a link, or not a regular file.
-        OSError: It cannot be opened.
+        UnsafeFileError: The path is a link, or not a regular file.
+        OSError: The file cannot be opened.
     """
     return os.fdopen(_open_regular(path, os.O_RDONLY, folder), "rb")
 
 
 def open_log(path: Path) -> TextIO:
-    """Opens a regular file to append text to; creates it if there is none.
+    """Opens a regular file for appending text; creates the file if it does not exist.
 
     Raises:
-        UnsafeFileError: It is a link, or not a regular file.
-        OSError: It cannot be opened.
+        UnsafeFileError: The path is a link, or not a regular file.
+        OSError: The file cannot be opened.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return os.fdopen(_open_regular(path, flags), "a", encoding="utf-8", errors="replace")
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:
-    """The content of a regular file, as `open_regular` opens it.
+    """Reads the content of a regular file; refuses a link as the last part of the path.
+
+    Args:
+        path: Path of the file.
+        at_most: Maximum size of the file in bytes.
 
     Raises:
-        UnsafeFileError: It is a link, not a regular file, or has more bytes than allowed.
-        OSError: It cannot be read.
+        UnsafeFileError: The path is a link or not a regular file, or the file is too large.
+        OSError: The file cannot be read.
     """
     with open_regular(path) as stream:
         content = stream.read(at_most + 1)
@@ -70,10 +74,12 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a file atomically: a reader never sees half of it. A link in its place is replaced.
+    """Writes a text file atomically, so that a reader never sees a partly written file.
+
+    A link at the path is replaced by the file.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NEVER_FOLLOW
@@ -88,10 +94,10 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 class Folder:
-    """An open folder, whose contents are opened relative to it and never through a link.
+    """An open folder whose files and subfolders are opened relative to its descriptor.
 
     Attributes:
-        path: The path by which it was opened.
+        path: The path by which the folder was opened.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -100,11 +106,11 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path) -> Folder:
-        """Opens a folder; a link as the last part of the path is refused.
+        """Opens a folder; refuses a link as the last part of the path.
 
         Raises:
-            UnsafeFileError: It is a link, or not a folder.
-            OSError: It cannot be opened.
+            UnsafeFileError: The path is a link, or not a folder.
+            OSError: The folder cannot be opened.
         """
         return cls(_open_folder(path), path)
 
@@ -124,17 +130,17 @@ class Folder:
         os.close(self._descriptor)
 
     def folder(self, name: str) -> Folder:
-        """Opens a folder in this one; see `open`."""
+        """Opens a subfolder; raises the errors of `open`."""
         return Folder(_open_folder(name, self._descriptor), self.path / name)
 
     def file(self, path: str) -> BinaryIO:
-        """Opens a regular file in this folder, or in a folder below it.
+        """Opens a regular file in this folder or in a subfolder.
 
-        A link to a file that is itself in this folder stands for that file.
+        A link is followed only if its target is in this folder or in a subfolder.
 
         Raises:
-            UnsafeFileError: It is not a regular file, or a link that leads out of the folder.
-            OSError: It cannot be opened.
+            UnsafeFileError: The path is not a regular file, or a link whose target is outside.
+            OSError: The file cannot be opened.
         """
         try:
             return self._file(path)
@@ -146,11 +152,11 @@ class Folder:
             raise UnsafeFileError(f"{path} is not a regular file") from error
 
     def files(self, *, skip: Collection[str] = (), depth: int = 0) -> Iterator[str]:
-        """Relative paths of everything below this folder that is not a folder; links included.
+        """Yields the relative paths of all files and links in this folder and its subfolders.
 
         Args:
-            skip: Names of folders that are left out.
-            depth: How deep this folder is below the one that was searched first.
+            skip: Names of folders that are not searched.
+            depth: Depth of this folder below the folder at which the search started.
 
         Raises:
             UnsafeFileError: Folders are nested too deeply.
@@ -171,11 +177,11 @@ class Folder:
                     yield f"{name}/{path}"
 
     def names(self) -> list[str]:
-        """Names of all entries of this folder."""
+        """Returns the names of all entries of this folder."""
         return os.listdir(self._descriptor)  # noqa: PTH208, of a descriptor
 
     def has_file(self, path: str) -> bool:
-        """Whether a path is a regular file, without opening it."""
+        """Returns whether a path is a regular file, without opening the file."""
         try:
             status = os.stat(path, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError:
@@ -183,7 +189,7 @@ class Folder:
         return stat.S_ISREG(status.st_mode)
 
     def remove_folder(self, name: str) -> None:
-        """Deletes a folder in this one with its contents; what cannot be deleted stays."""
+        """Deletes a subfolder with its contents; ignores files that cannot be deleted."""
         shutil.rmtree(name, ignore_errors=True, dir_fd=self._descriptor)
 
     def _file(self, path: str) -> BinaryIO:
@@ -195,7 +201,11 @@ class Folder:
             return open_regular(name, folder=here._descriptor)
 
     def _target_inside(self, path: str) -> str:
-        """The path in this folder that a link points to."""
+        """Returns the target of a link, relative to this folder.
+
+        Raises:
+            UnsafeFileError: The target is outside of this folder.
+        """
         root = os.path.realpath(self.path)
         target = os.path.realpath(os.path.join(root, path))  # noqa: PTH118, as realpath has it
         if os.path.commonpath([root, target]) != root:

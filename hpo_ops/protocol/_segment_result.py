@@ -1,4 +1,4 @@
-"""The end of a segment: its outcome, its cause and its reason."""
+"""The end of a segment (one uninterrupted execution of a trial): outcome, cause and reason."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hpo_ops.protocol.field_checks import storable_text
 class Outcome(StrEnum):
     """What the end of a segment means for its trial.
 
-    A completed, paused or preempted segment can be followed by another one of the same trial;
-    after a stopped one there is none, and after a failed one only if the study has retries.
+    After a completed, paused or preempted segment, another segment of the trial may follow. After
+    a stopped segment none follows, and after a failed segment only if the study has retries.
     """
 
     COMPLETED = "completed"
@@ -24,16 +24,16 @@ class Outcome(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a segment ended, for programs and filters; the reason beside it is for people.
+    """Why a segment ended, for programs; people read the sentence in `SegmentResult.reason`.
 
     A cause that this version does not know is read as `UNKNOWN`, so that agents and gateways of
     different versions understand each other.
     """
 
     FINISHED = "finished"
-    """The training came to its end by itself."""
+    """The training finished by itself."""
     REQUESTED = "requested"
-    """A decision or the end of the study asked the training to pause or to stop."""
+    """The training paused or stopped because of a policy's decision or the end of the study."""
     TRAINING_ERROR = "training_error"
     """The training raised an exception, or ended with an exit code other than 0."""
     INVALID_REPORT = "invalid_report"
@@ -45,17 +45,17 @@ class Cause(StrEnum):
     KILLED = "killed"
     """The training was ended by a signal of unknown origin."""
     EVICTED = "evicted"
-    """The platform took the pod or container away: evicted, preempted, drained or deleted."""
+    """The pod or container was evicted, preempted, drained or deleted by the platform."""
     NODE_LOST = "node_lost"
-    """The node stopped answering or was restarted."""
+    """The node on which the training ran stopped responding or was restarted."""
     AGENT_LOST = "agent_lost"
     """The agent did not report how the segment ended, or lost its connection to the gateway."""
     TASK_LOST = "task_lost"
-    """The Airflow task of the segment, or the worker that ran the task, is gone."""
+    """The Airflow task of the segment, or the worker that ran the task, disappeared."""
     SERVED_FROM_CACHE = "served_from_cache"
-    """Nothing was trained: the score cache had the reports of an identical trial."""
+    """Nothing was trained: the score cache served the reports of an identical earlier trial."""
     UNKNOWN = "unknown"
-    """No cause was given, as by agents older than this field."""
+    """No cause was sent, for example by an older agent that does not know this field."""
 
     @classmethod
     def _missing_(cls, value: object) -> Cause | None:
@@ -64,14 +64,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentResult(Message):
-    """How a segment ended, as ``result.json``, its agent or its runner tells it.
+    """How a segment ended, as reported by the file ``result.json``, the agent or the runner.
 
     Attributes:
         outcome: What the end means for the trial.
         step: The last step that was trained.
-        reason: Why it ended, as a sentence for people. No program reads it.
+        reason: Why the segment ended, as a sentence for people. No program evaluates it.
         exit_code: Exit code of the training, negative for a signal; None if unknown.
-        cause: Why it ended, for programs.
+        cause: Why the segment ended, for programs.
     """
 
     outcome: Outcome

@@ -1,22 +1,24 @@
-"""The version of the protocol, and which versions understand each other (decision 23)."""
+"""The version of the protocol, and the check for compatible versions (decision 23)."""
 
 from __future__ import annotations
 
 from hpo_ops.protocol._message import ProtocolError
 
 VERSION = 1
-"""Version of this protocol, not of the package."""
+"""Version of the protocol, which is independent of the version of the package."""
 VERSION_HEADER = "HPO-Protocol"
-"""Header of a request to the gateway: the version of its sender; 1 where it is missing."""
+"""Header of each request to the gateway with the sender's protocol version; 1 if missing."""
 
 
 def check_version(version: int, *, own: int = VERSION) -> None:
-    """Refuses messages of a protocol that this side does not understand.
+    """Checks that a message's protocol version is the own version or the version before it.
 
-    A side understands its own version and the one before it.
+    Args:
+        version: Protocol version of the message.
+        own: Protocol version of the receiver.
 
     Raises:
-        ProtocolError: The version is newer, or older than the previous one.
+        ProtocolError: The version is newer than the own version, or older than its predecessor.
     """
     oldest = max(own - 1, 1)
     if not oldest <= version <= own:

@@ -15,20 +15,21 @@ from hpo_ops.protocol.field_checks import MAX_STEP
 
 DIRECTORY_VARIABLE = "HPO_DIR"
 AGENT_DIRECTORY_VARIABLE = "HPO_AGENT_DIR"
-"""Names a folder that only the agent's containers of a pod have, for files that the training must
-not be able to change."""
+"""Environment variable with the path of a folder that, in a pod, is mounted only in the agent's
+containers, for files that the training must not be able to change."""
 SIDECAR_VARIABLE = "HPO_AGENT_IS_SIDECAR"
-"""Set in pods whose agent is a native sidecar. Kubernetes restarts such a container when it exits
-and terminates it only when the training's container has ended, which therefore waits for it."""
+"""Environment variable that is set in pods whose agent is a native sidecar container. Kubernetes
+restarts a sidecar when it exits, and terminates it only when the training's container has ended.
+Therefore the training's container waits until the agent has delivered everything."""
 MARKER = "COMPLETE"
-"""Name of the empty file that marks a checkpoint folder as complete; written last."""
+"""Name of the empty file that is written last and marks a checkpoint folder as complete."""
 
 
 class Workspace:
-    """The directory that a training and its agent share. All file names in it are defined here.
+    """The directory that a training and its agent share, with the paths of all files in it.
 
-    ``run.sh`` and ``package_install.py``, which run in images without this package, repeat the
-    names that they need; a test compares them.
+    ``run.sh`` and ``package_install.py`` run in images without this package, and therefore repeat
+    some of the file names; a test checks that the names agree.
     """
 
     def __init__(self, root: Path) -> None:
@@ -46,34 +47,34 @@ class Workspace:
         self.packages = root / "packages"
         self.packages_log = root / "packages.log"
         self.alive = root / "alive"
-        """A pipe that is open as long as the training's container lives."""
+        """A named pipe that stays open as long as the training's container runs."""
         self.started = root / "started"
         self.exit_code = root / "exit_code"
         self.signal = root / "signal"
-        """The signal that the agent wants the training to get."""
+        """Contains the signal that the agent requests to be sent to the training."""
         self.terminated = root / "terminated"
         """Exists once Kubernetes has sent SIGTERM to the training's container."""
         self.delivered = root / "delivered"
-        """Exists once the agent has delivered everything of the training that ended."""
+        """Exists once the agent has delivered all reports and checkpoints of an ended training."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
-        """The workspace that the environment names; None outside of a trial."""
+        """Returns the workspace whose path is in ``HPO_DIR``, or None if it is not set."""
         root = environment.get(DIRECTORY_VARIABLE)
         return cls(Path(root)) if root else None
 
     def prepare(self, assignment: Assignment) -> None:
-        """Creates the directory and writes the assignment; the assignment comes last."""
+        """Creates the directory and its files; writes the assignment last."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.reports.touch()
         write_atomically(self.assignment, assignment.to_json())
 
     def checkpoint(self, step: int) -> Path:
-        """The folder of the checkpoint at a step."""
+        """Returns the path of the folder for the checkpoint at a step."""
         return self.checkpoints / str(step)
 
     def complete_steps(self) -> list[int]:
-        """Steps with a complete checkpoint, in numeric order (10 after 9).
+        """Returns the steps that have a complete checkpoint, in numeric order (10 after 9).
 
         Raises:
             UnsafeFileError: The checkpoints folder is a link, or not a folder.
@@ -95,8 +96,9 @@ class Workspace:
         """Opens the folder of the checkpoint at a step, without following links.
 
         Raises:
-            UnsafeFileError: It, or the checkpoints folder, is a link or not a folder.
-            OSError: It cannot be opened.
+            UnsafeFileError: The checkpoint's folder, or the folder of all checkpoints, is a link
+                or not a folder.
+            OSError: A folder cannot be opened.
         """
         with Folder.open(self.checkpoints) as checkpoints:
             return checkpoints.folder(str(step))
@@ -105,15 +107,15 @@ class Workspace:
         """Deletes the checkpoint at a step, without following links.
 
         Raises:
-            UnsafeFileError: The checkpoints folder is a link, or not a folder.
-            OSError: It cannot be opened.
+            UnsafeFileError: The folder of all checkpoints is a link, or not a folder.
+            OSError: The folder of all checkpoints cannot be opened.
         """
         with Folder.open(self.checkpoints) as checkpoints:
             checkpoints.remove_folder(str(step))
 
 
 class ReportReader:
-    """Reads ``reports.jsonl`` as it grows: complete lines only, each of them once."""
+    """Reads a growing ``reports.jsonl`` incrementally: only complete lines, and each line once."""
 
     MAX_LINE_BYTES = 1 << 20
 
@@ -122,10 +124,11 @@ class ReportReader:
         self._offset = 0
 
     def new(self) -> Iterator[Report]:
-        """Yields the reports appended since the last call.
+        """Yields the reports that were appended since the last call.
 
         Raises:
-            ProtocolError: A line is not a report, or longer than allowed.
+            ProtocolError: A line is not a valid report or is too long, or the file is a link or
+                not a regular file.
         """
         try:
             size = self._path.lstat().st_size
@@ -152,7 +155,7 @@ class ReportReader:
 
 
 def read_control(path: Path) -> Control:
-    """The newest control message; continue if there is none yet."""
+    """Reads the newest control message; returns the action ``continue`` if there is no file."""
     try:
         return Control.from_json(path.read_bytes())
     except FileNotFoundError:
