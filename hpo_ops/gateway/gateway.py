@@ -1,4 +1,4 @@
-"""The gateway's services, put together once and handed to the HTTP routes."""
+"""The gateway object: all services on one ledger, created once and used by the HTTP routes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from hpo_ops.ledger import Ledger
 
 @dataclass(frozen=True)
 class Gateway:
-    """The services on one ledger. All of them may be called from any thread.
+    """The gateway's services on one ledger. All services are thread-safe.
 
-    Every command is safe to repeat: the same request, with the same idempotency key where it has
-    one, has its effect once.
+    All commands are idempotent: a repeated request, with the same idempotency key if the request
+    has a key, has no further effect.
 
     Attributes:
         ledger: The database.
         keys: The keys that sign tokens.
         proposals: Asks samplers for parameters and tells them results.
-        studies: Starts, steers and ends studies; for tasks and people.
-        rounds: Samples and collects rounds; for tasks.
+        studies: Starts, controls and ends studies; for tasks and people.
+        rounds: Samples and collects rounds (batches of trials sampled together); for tasks.
         next_actions: Tells the tasks of trials what to do; for tasks and the triggerer.
-        segments: Takes reports, checkpoints, forecasts and ends of segments; for agents.
+        segments: Records reports, checkpoints, forecasts and ends of segments (uninterrupted
+            executions of trials); for agents.
     """
 
     ledger: Ledger
@@ -48,13 +49,15 @@ class Gateway:
         stores: AllowedStores = NOT_LISTED,
         share: tuple[str, ...] = (),
     ) -> Gateway:
-        """The services on a ledger.
+        """Creates the services on a ledger.
 
         Args:
             ledger: The database.
             keys: The keys that sign tokens.
-            stores: The stores that studies may use; where none is listed, only `prepare` checks.
-            share: DAGs with which every study shares its trials, in addition to its own list.
+            stores: The stores that studies may use. If the list is empty, the gateway does not
+                check a study's store; the DAG's task `prepare` does.
+            share: DAGs with which every study shares its trials, in addition to the study's
+                `share`.
         """
         proposals = Proposals(ledger)
         return cls(

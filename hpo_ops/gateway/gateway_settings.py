@@ -1,4 +1,4 @@
-"""The gateway's settings, from the environment."""
+"""Reads the gateway's settings from environment variables."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 def open_gateway(
     environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
 ) -> Gateway:
-    """The gateway's services on the ledger that the environment names.
+    """Opens the ledger that the environment names and creates the gateway's services on it.
 
     Args:
-        environment: The settings.
-        wait_seconds: How long to wait for a database that does not answer.
+        environment: The environment variables.
+        wait_seconds: How long to wait for a database that does not respond.
 
     Raises:
-        ValueError: A setting is missing or cannot be used.
+        ValueError: A setting is missing or invalid.
+        DatabaseUnavailableError: The database did not respond in time.
     """
     if not environment.get(LEDGER_VARIABLE):
         raise ValueError(f"{LEDGER_VARIABLE} is missing, but the gateway needs it")
@@ -51,13 +52,13 @@ def open_gateway(
 
 
 def read_keys(environment: Mapping[str, str] = os.environ) -> KeyRing:
-    """The gateway's key ring.
+    """Returns the keys that sign and verify the gateway's tokens; the first key signs.
 
-    A secret without an id, as older deployments have it, verifies after the keys of the ring, or
-    signs where there is no ring.
+    The keys of `HPO_GATEWAY_KEYS` come first. The secret of `HPO_GATEWAY_SECRET`, which older
+    deployments use, comes last, so that it signs only if there is no other key.
 
     Raises:
-        ValueError: There is no key, or one cannot be used.
+        ValueError: No key is set, or a key is invalid.
     """
     keys: tuple[SigningKey, ...] = ()
     for variable, read in ((KEYS_VARIABLE, KeyRing.parse), (SECRET_VARIABLE, KeyRing.of_secret)):
@@ -72,10 +73,10 @@ def read_keys(environment: Mapping[str, str] = os.environ) -> KeyRing:
 
 
 def read_rate(environment: Mapping[str, str] = os.environ) -> float:
-    """Requests a second that each caller may send on average; 0 for any number.
+    """Returns the rate limit of each caller in requests per second; 0 for no limit.
 
     Raises:
-        ValueError: The setting is no number, or negative.
+        ValueError: The setting is not a finite number, or is negative.
     """
     text = environment.get(RATE_VARIABLE, "")
     try:
@@ -88,7 +89,7 @@ def read_rate(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def parse_sharing(text: str) -> tuple[str, ...]:
-    """DAGs with which all studies share, from ``digits,mnist``; ``*`` stands for all of them.
+    """Parses the ids of the DAGs with which all studies share their trials; ``*`` is every DAG.
 
     >>> parse_sharing("digits, mnist")
     ('digits', 'mnist')
@@ -108,10 +109,13 @@ def _open_ledger(url: str, wait_seconds: float) -> Ledger:
 
 
 def parse_pools(text: str) -> dict[str, float]:
-    """Capacities from ``local=4,gpu=8``.
+    """Parses the capacities of pools, in resource units (such as GPUs), by the pool's name.
 
     >>> parse_pools("gpu=8")
     {'gpu': 8.0}
+
+    Raises:
+        ValueError: The text is not like ``local=4,gpu=8``.
     """
     capacities: dict[str, float] = {}
     for item in filter(None, text.split(",")):
@@ -126,10 +130,13 @@ def parse_pools(text: str) -> dict[str, float]:
 
 
 def job_runner(environment: Mapping[str, str] = os.environ) -> str:
-    """The runner of jobs: as the operator says, else the one that fits the platform best.
+    """Returns the name of the runner that executes the trials of jobs.
+
+    It is the runner in `HPO_JOB_RUNNER`, or without this variable the runner with the highest
+    priority for the platform.
 
     Raises:
-        ValueError: There is no such runner.
+        ValueError: `HPO_JOB_RUNNER` names a runner that does not exist.
     """
     runners = all_runners()
     found = environment.get(JOB_RUNNER_VARIABLE)
@@ -143,7 +150,10 @@ def job_runner(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
-    """Sets the given capacities, and the initial ones of runners' pools that do not exist yet."""
+    """Sets the given capacities of pools, and creates missing pools of runners.
+
+    A missing pool gets the initial capacity that its runner defines.
+    """
     with ledger.begin() as connection:
         known = {pool.name for pool in list_pools(connection)}
         initial = {

@@ -1,4 +1,7 @@
-"""Tokens of the gateway: issued for segments and operators, verified for all callers."""
+"""Issues the gateway's tokens for segments and operators, and verifies the tokens of all callers.
+
+A segment is one uninterrupted execution of a trial; its agent authenticates with a token.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from hpo_ops.client.token_signing import (
 SERVICE_TIME = timedelta(hours=1)
 """Lifetime of a service token."""
 SEGMENT_TIME = timedelta(days=7)
-"""Lifetime of a segment's token, which is refused anyway once the segment has ended.
+"""Lifetime of a segment's token.
 
-It must outlast a pod that is queued and a gateway that is down. An agent in touch with the gateway
-gets a new token every day."""
+The token must stay valid while the pod is queued or the gateway is down. An agent that reaches the
+gateway receives a new token every day. After the segment has ended, its token changes nothing."""
 RENEWAL_AGE = timedelta(days=1)
-"""Age from which a segment's token is renewed."""
+"""Age after which the gateway renews a segment's token."""
 LEEWAY = timedelta(seconds=60)
-"""Tolerance for the clocks of workers and the gateway."""
+"""Largest tolerated difference between the clocks of workers and of the gateway."""
 
 _PURPOSE = {
     TokenKind.TASK: Purpose.TASKS,
@@ -44,10 +47,11 @@ _MAX_LIFETIME = {
 
 
 class BadTokenError(PermissionError):
-    """A token is not one of the gateway's, or is not valid any more.
+    """A token was not issued for the gateway, or is no longer valid.
 
     Attributes:
-        is_ours: Whether the token was issued for the gateway, so that it is not a person's login.
+        is_ours: Whether the token was issued for the gateway. Otherwise it may be a token of the
+            platform's login for people.
     """
 
     def __init__(self, message: str, *, is_ours: bool) -> None:
@@ -60,11 +64,12 @@ class Claims:
     """The verified content of a token.
 
     Attributes:
-        kind: The kind of caller that holds it.
-        subject: The segment, or a name for logs and rate limits.
+        kind: The kind of caller for which the token was issued.
+        subject: The id of the segment, or a name of the caller for logs and rate limits.
         dag_id: The DAG of a task; empty for other kinds.
         run_id: The DAG run of a task; empty for other kinds.
-        is_to_be_renewed: Whether it is old, or signed with another key than the first of the ring.
+        is_to_be_renewed: Whether the token is older than `RENEWAL_AGE`, or not signed with the
+            first key of the key ring.
     """
 
     kind: TokenKind
@@ -75,9 +80,9 @@ class Claims:
 
 
 def issue_service_token(keys: KeyRing) -> str:
-    """Issues a token for an operator's scripts: valid for one hour and every study.
+    """Issues a token for an operator's scripts, valid for one hour and for all studies.
 
-    Tasks have no key to sign such a token.
+    Tasks cannot sign such a token, since they do not have the key for it.
     """
     key = keys.first.derive(Purpose.SERVICE)
     return key.sign(TokenKind.SERVICE, "service", SERVICE_TIME)
@@ -90,11 +95,11 @@ def issue_segment_token(keys: KeyRing, segment_id: str) -> str:
 
 
 def read_token(keys: KeyRing, token: str) -> Claims:
-    """Verifies a token.
+    """Verifies a token and returns its content.
 
     Raises:
-        BadTokenError: It is not signed with a key of the ring, has expired, or has a longer
-            lifetime than its kind allows.
+        BadTokenError: The token is not signed with a key of the key ring, has expired, lacks a
+            claim, or has a longer lifetime than its kind allows.
     """
     content = _unverified(token)
     try:
@@ -121,7 +126,11 @@ def read_token(keys: KeyRing, token: str) -> Claims:
 
 
 def _unverified(token: str) -> dict[str, Any]:
-    """The unverified content of a token, by which the key to verify it is chosen."""
+    """Returns the content of a token without verifying it, to select the key for verification.
+
+    Raises:
+        BadTokenError: The text is not a JSON Web Token.
+    """
     try:
         content: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
     except (jwt.InvalidTokenError, ValueError, RecursionError) as error:

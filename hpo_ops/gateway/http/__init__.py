@@ -1,1 +1,1 @@
-"""The gateway's HTTP side: routes by resource, authentication, rights and limits."""
+"""The gateway's HTTP layer: routes by resource, authentication, rights and limits."""

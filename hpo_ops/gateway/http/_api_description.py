@@ -1,4 +1,4 @@
-"""The HTML page that describes the API; it loads nothing from other hosts."""
+"""Renders the HTML page that describes the API; the page loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ td { border-top: 1px solid #ddd; padding: .35rem .6rem; vertical-align: top }
 code { font-size: 13px } .GET { color: #06c } .POST { color: #080 }
 """
 STYLE_SOURCE = f"'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
-"""Source of the page's style sheet for a content security policy that allows nothing else."""
+"""Hash of the page's style sheet, by which the content security policy allows only this style."""
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
 <body><h1>{title}</h1>

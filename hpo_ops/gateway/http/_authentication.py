@@ -1,4 +1,4 @@
-"""Authentication: finds the caller of a request by its credentials."""
+"""Authentication: identifies the caller of a request from its credentials."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hpo_ops.gateway.http._caller_rights import PLATFORM_DAG, Caller, User
 from hpo_ops.gateway.tokens import BadTokenError, Claims, read_token
 
 Login = Callable[[Request], Awaitable[User]]
-"""Finds the person who sent a request, or raises HTTPException 401 or 403."""
+"""Returns the person who sent a request, or raises HTTPException 401 or 403."""
 
 
 class Authenticator:
-    """Finds the caller of a request by its headers; the body is not read.
+    """Identifies the caller of a request from its headers, without reading the body.
 
-    A request without a valid credential is refused with 401: no route is public.
+    A request without valid credentials is refused with status 401, since no route is public.
 
     Args:
-        keys: Verify tokens that the gateway or a task has signed.
-        login: Finds the person behind any other credential; None accepts tokens only.
+        keys: The keys that verify tokens signed by the gateway or a task.
+        login: Identifies the person from any other credentials; None accepts only tokens.
     """
 
     def __init__(self, keys: KeyRing, login: Login | None) -> None:
@@ -45,7 +45,7 @@ class Authenticator:
 
 
 def _caller_of(claims: Claims) -> Caller:
-    """The holder of a token that the gateway or a task has signed."""
+    """Returns the caller for the verified content of a token."""
     if claims.kind is TokenKind.SEGMENT:
         return Caller(segment=claims.subject, claims=claims)
     is_limited = claims.kind is TokenKind.TASK and claims.dag_id != PLATFORM_DAG

@@ -1,4 +1,8 @@
-"""Callers of the gateway and their rights: tasks of one DAG run, agents of one segment, people."""
+"""Callers of the gateway and their rights.
+
+A caller is a task of one DAG run, the agent of one segment (one uninterrupted execution of a
+trial), or a person.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,13 @@ from hpo_ops.gateway.tokens import Claims
 from hpo_ops.ledger.study_identity import is_generic
 
 PLATFORM_DAG = "hpo_reconcile"
-"""The platform's own DAG. Its tasks repair all studies; who may edit it may set pools."""
+"""The id of the reconciler's DAG, whose tasks repair all studies.
+
+People who may edit this DAG may also set the capacities of pools."""
 
 
 class User(Protocol):
-    """A person who has logged in to the platform, with their rights on DAGs."""
+    """A person who has logged in to the platform, with the person's rights on DAGs."""
 
     @property
     def name(self) -> str:
@@ -24,19 +30,19 @@ class User(Protocol):
         ...
 
     def may_read(self, dag_id: str) -> bool:
-        """Whether the person may see a DAG and its runs."""
+        """Checks whether the person may see a DAG and its runs."""
         ...
 
     def may_edit(self, dag_id: str) -> bool:
-        """Whether the person may change runs of a DAG."""
+        """Checks whether the person may change runs of a DAG."""
         ...
 
     def may_start(self, dag_id: str) -> bool:
-        """Whether the person may start runs of a DAG."""
+        """Checks whether the person may start runs of a DAG."""
         ...
 
     def may_operate(self) -> bool:
-        """Whether the person operates the platform, and so may change studies of other people."""
+        """Checks whether the person is an operator, who may change studies of other people."""
         ...
 
 
@@ -44,13 +50,13 @@ class User(Protocol):
 class Caller:
     """The sender of a request: a task, an agent or a person.
 
-    Methods named `require_…` raise HTTPException 403 where the caller lacks a right.
+    Methods named `require_…` raise HTTPException 403 if the caller lacks a right.
 
     Attributes:
-        segment: The segment, if the caller is its agent.
-        user: The person, if the caller is one.
+        segment: The id of the segment if the caller is a segment's agent, otherwise None.
+        user: The person if the caller is a person, otherwise None.
         dag_run: DAG id and run id to which a task's token is limited; None for no limit.
-        claims: Content of the caller's token, if the gateway has issued it.
+        claims: The verified content of the caller's token; None for a person's login.
     """
 
     segment: str | None = None
@@ -64,7 +70,10 @@ class Caller:
 
     @property
     def is_platform(self) -> bool:
-        """Whether the caller is a task of the platform itself, which acts on all studies."""
+        """Whether the caller is the reconciler, the triggerer or an operator's script.
+
+        Their tokens are not limited to the study of one DAG run.
+        """
         return self.is_task and self.dag_run is None
 
     @property
@@ -80,25 +89,30 @@ class Caller:
             raise _forbidden(f"this token is not valid for segment {segment}")
 
     def require_person(self) -> None:
-        """Refuses agents; tasks may read what people may read."""
+        """Refuses agents. People and tasks pass, since tasks may read what people may read."""
         if self.segment is not None:
             raise _forbidden("the token of a segment is valid for requests of its agent only")
 
     # -- studies -----------------------------------------------------------------------------
 
     def may_read(self, study: OwnedResource) -> bool:
-        """Whether the caller may see a study: people see the studies of DAGs that they may see."""
+        """Checks whether the caller may see a study.
+
+        People may see the studies of all DAGs that they may see. A task may see the study of its
+        DAG run.
+        """
         if self.is_task:
             return self._is_task_of(study)
         return self.user is not None and self.user.may_read(study.dag_id)
 
     def may_edit(self, study: OwnedResource) -> bool:
-        """Whether the caller may change a study.
+        """Checks whether the caller may change a study.
 
-        A study with a DAG of its own may be changed by everyone who may edit the DAG. A generic
-        DAG has studies of many people: there the owner may change a study, with no more than the
-        right to trigger the DAG, and so may operators of the platform. A study without an owner
-        may be changed by everyone who may edit the DAG.
+        A task may change the study of its DAG run. For people it depends on the DAG: a study with
+        a DAG of its own may be changed by everyone who may edit the DAG. A generic DAG runs
+        studies of many people. Its studies may be changed by their owner, who needs only the right
+        to start the DAG, and by operators who may edit the DAG; studies without an owner may be
+        changed by everyone who may edit the DAG.
         """
         if self.is_task:
             return self._is_task_of(study)
@@ -112,7 +126,7 @@ class Caller:
         return user.may_edit(dag_id) and (study.owner is None or user.may_operate())
 
     def require_edit(self, study: OwnedResource) -> None:
-        """Refuses a caller who may see a study but may not change it."""
+        """Refuses a caller who may not change a study."""
         if self.may_edit(study):
             return
         if self.user is not None and self.user.may_edit(study.dag_id):
@@ -123,7 +137,7 @@ class Caller:
         raise _forbidden(f"no right to change {study.dag_id}")
 
     def require_run(self, dag_id: str, run_id: str) -> None:
-        """Refuses a task whose token is for another DAG run."""
+        """Refuses a task whose token is limited to another DAG run."""
         if self.dag_run is not None and self.dag_run != (dag_id, run_id):
             raise _forbidden(f"this token is not valid for the run {run_id} of {dag_id}")
 
@@ -131,7 +145,7 @@ class Caller:
         return self.dag_run is None or self.dag_run == (study.dag_id, study.run_id)
 
     def may_operate(self) -> bool:
-        """Whether the caller acts for the platform as a whole."""
+        """Checks whether the caller is an operator or acts for the platform (`is_platform`)."""
         return self.is_platform or (self.user is not None and self.user.may_operate())
 
     # -- DAGs --------------------------------------------------------------------------------

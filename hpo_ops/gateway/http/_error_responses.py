@@ -1,4 +1,4 @@
-"""HTTP responses to errors: a sentence for the caller, the details in the gateway's log."""
+"""HTTP responses to errors: the caller gets a sentence, the gateway's log gets the details."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN: tuple[tuple[type[Exception], int], ...] = (
     (ConflictError, 409),
     (ValueError, 422),
 )
-"""Errors whose message is written for the caller, with their status codes."""
+"""Errors whose message is sent to the caller, with the HTTP status."""
 _LOGGED: tuple[tuple[type[Exception], int, str], ...] = (
     (DatabaseUnavailableError, 503, "the ledger's database does not answer: try again later"),
     (
@@ -35,11 +35,13 @@ _LOGGED: tuple[tuple[type[Exception], int, str], ...] = (
     (RecursionError, 422, "the body is nested too deeply"),
     (Exception, 500, "an unexpected error happened in the gateway"),
 )
-"""Errors whose message may contain SQL or paths: it is logged, the caller gets a sentence."""
+"""Errors whose message is only logged, since it may contain SQL or paths.
+
+The caller gets the HTTP status and the sentence given here."""
 
 
 def add_error_responses(app: FastAPI) -> None:
-    """Makes an app respond to errors with a status and a sentence, never SQL or a traceback."""
+    """Makes an app respond to errors with a status and a sentence, without SQL or tracebacks."""
     for shown, status in _SHOWN:
         app.add_exception_handler(shown, _show(status))
     for logged, status, sentence in _LOGGED:
@@ -66,7 +68,7 @@ def _log(status: int, sentence: str) -> Any:
 
 
 def _show_validation_problems(request: Request, error: Exception) -> Response:
-    """Lists the problems of a request without repeating its values, which may be large."""
+    """Responds with the problems of an invalid request, without its values, which may be large."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     return _answer(
         422, [{name: item[name] for name in ("loc", "msg", "type")} for item in found[:100]]
@@ -74,6 +76,6 @@ def _show_validation_problems(request: Request, error: Exception) -> Response:
 
 
 def _answer(status: int, detail: object) -> Response:
-    # ASCII only: a message may quote half a surrogate pair, which UTF-8 cannot write.
+    # ASCII only: a message may quote half a surrogate pair, which UTF-8 cannot encode.
     body = json.dumps({"detail": detail}, default=str)
     return Response(body, status, media_type="application/json")

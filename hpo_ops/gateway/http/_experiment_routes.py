@@ -1,4 +1,4 @@
-"""The route of an experiment: the repeats of a study."""
+"""The route of experiments; an experiment repeats a study with several seeds."""
 
 from __future__ import annotations
 

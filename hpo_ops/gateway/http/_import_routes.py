@@ -1,4 +1,4 @@
-"""The route by which people import trials that were run elsewhere."""
+"""The route that imports trials that were run elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import_router = APIRouter(tags=[PEOPLE])
 def create_import(
     request: ImportRequest, caller: CurrentCaller, gateway: GatewayServices
 ) -> Imported:
-    """Records trials that were run elsewhere as an ended study; the same trials only once."""
+    """Records trials that were run elsewhere as an ended study; repeating it has no effect."""
     caller.require_person()
     name = request.config.get("name")
     if not isinstance(name, str):
         raise StudyError("import", [f"name is {shown(name)}, but must be the name of a study"])
-    # Before the study is validated: errors must not tell a caller without rights about it.
+    # Checked before validation, whose errors could tell callers without rights about the study.
     caller.require_edit_dag(name)
     study = parse_study(request.config, source="import", is_entered=True)
     study.create_scheduler()

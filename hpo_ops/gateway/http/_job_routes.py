@@ -57,7 +57,10 @@ async def submit(
     service: JobService,
     key: IdempotencyKey = None,
 ) -> JobStatus:
-    """Starts a study from a job. A job that was submitted before is answered with its status."""
+    """Starts a study from a job and returns the job's status.
+
+    For a job that was submitted before, only the status is returned.
+    """
     caller.require_person()
     caller.require_start(service.dag_id)
     take = partial(service.submit, key=key, user=caller.name)

@@ -1,4 +1,4 @@
-"""Routes of pools: their capacity, and how much of it is leased."""
+"""Routes of pools: their capacity in resource units (such as GPUs), and the units on lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pool_router = APIRouter()
 
 @pool_router.get("/pools", tags=[PEOPLE])
 def list_pools(caller: CurrentCaller, ledger: OpenLedger) -> list[PoolSummary]:
-    """Lists the pools by name."""
+    """Lists the pools with their capacity and the units on lease."""
     caller.require_person()
     with ledger.connect() as connection:
         pools = pool_usage.list_pools(connection)
@@ -37,7 +37,7 @@ Capacity = Annotated[float, Query(ge=0, lt=leases.UNKNOWN)]
 
 @pool_router.post("/pools/{name}", tags=[PEOPLE])
 def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: OpenLedger) -> None:
-    """Sets the capacity of a pool. Studies with an allocator grow and shrink with it."""
+    """Sets the capacity of a pool; running studies with an allocator adapt to the change."""
     caller.require_edit_dag(PLATFORM_DAG)
     with ledger.begin() as connection:
         leases.set_capacity(connection, name, capacity)
@@ -45,6 +45,6 @@ def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: O
 
 @pool_router.post("/pools/{name}/found", tags=[TASKS], dependencies=[TASK_ONLY])
 def record_measured_capacity(name: str, capacity: Capacity, ledger: OpenLedger) -> None:
-    """Records the capacity of a pool as measured from its nodes, unless a person has set it."""
+    """Records the capacity counted from the cluster's nodes, unless a person has set one."""
     with ledger.begin() as connection:
         leases.find_capacity(connection, name, capacity)

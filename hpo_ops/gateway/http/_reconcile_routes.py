@@ -17,7 +17,7 @@ from hpo_ops.gateway.http._route_dependencies import (
 from hpo_ops.gateway.services import ledger_repair
 
 MAX_SEGMENTS = 50_000
-"""Segments that one request may ask about."""
+"""The largest number of segments in one request."""
 
 reconcile_router = APIRouter(tags=[PEOPLE])
 
@@ -30,7 +30,7 @@ def read_ledger(
 ) -> LedgerPart:
     """Lists the open studies, segments and leases, and the state of the given segments.
 
-    Changes nothing. It is a POST because the segments of a cluster do not fit into a URL.
+    The request changes nothing. It is a POST because the list of segments may exceed a URL.
     """
     caller.require_person()
     return ledger_repair.read_ledger(
@@ -54,7 +54,10 @@ def close_study(
 def lose_segment(
     record: EditableStudy, segment: str, ledger: OpenLedger, reason: str = ""
 ) -> bool:
-    """Ends a segment without process or pod; false if it has sent a heartbeat meanwhile."""
+    """Ends a segment whose process or pod is gone; returns whether the segment has ended.
+
+    A segment that has sent a heartbeat in the meantime is not ended.
+    """
     return ledger_repair.lose_segment(
         ledger, record.id, segment, reason or "its process or pod is gone"
     )
@@ -62,5 +65,5 @@ def lose_segment(
 
 @reconcile_router.post("/studies/{study_id}/leases/free")
 def free_leases(record: EditableStudy, ledger: OpenLedger) -> list[str]:
-    """Releases the leases of segments that have ended; returns those segments."""
+    """Releases the leases of the study's ended segments; returns the ids of these segments."""
     return ledger_repair.free_leases(ledger, record.id)

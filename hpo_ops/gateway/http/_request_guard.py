@@ -1,7 +1,7 @@
-"""The guard in front of all routes: authenticates the caller before the body is read.
+"""An ASGI middleware in front of all routes that authenticates the caller of each request.
 
-FastAPI reads and parses a body before it runs a dependency. The guard is an ASGI middleware, so
-that a request without a valid credential is refused without reading its body.
+FastAPI reads and parses a body before it runs dependencies. A middleware can refuse a request
+without valid credentials before the body is read.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _HEADERS = {
 
 
 class RequestGuard:
-    """Authenticates a request, limits its rate and its size, and passes it on to the routes.
+    """Authenticates requests, limits their rate and size, and forwards them to the routes.
 
     Args:
-        app: The app with the routes, which find the caller in ``request.state.caller``.
-        authenticator: Finds the caller by the request's headers.
-        rate: Limits the requests of each caller.
-        keys: Sign new tokens for segments whose token is to be renewed.
+        app: The app with the routes, which read the caller from ``request.state.caller``.
+        authenticator: Identifies the caller from the request's headers.
+        rate: Limits the rate of each caller's requests.
+        keys: The keys that sign new tokens for segments whose token is to be renewed.
         prefix: Prefix of the API's paths within the app.
     """
 
@@ -88,7 +88,7 @@ class RequestGuard:
         await self._app(scope, limited(receive, most), send)
 
     def _path(self, scope: Scope) -> str:
-        """The path without the API's prefix, wherever the app is mounted."""
+        """Returns the path without the app's mount point and without the API's prefix."""
         path: str = scope["path"]
         return path.removeprefix(scope.get("root_path", "")).removeprefix(self._prefix)
 
@@ -101,7 +101,10 @@ class RequestGuard:
 
 
 def _with_headers(send: Send, headers: dict[str, str]) -> Send:
-    """Adds headers to a response; a renewed token only if the request succeeded."""
+    """Wraps `send` so that the response has the given headers.
+
+    The header with a renewed token is left out of responses with an error status.
+    """
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":

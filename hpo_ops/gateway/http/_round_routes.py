@@ -1,4 +1,4 @@
-"""Routes of rounds, for the tasks `sample` and `collect`."""
+"""Routes of rounds (batches of trials sampled together), for the tasks `sample` and `collect`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ round_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 
 @round_router.post("/studies/{study_id}/rounds/{number}")
 def sample(record: StudyOfTask, number: int, gateway: GatewayServices, rounds_left: int) -> Round:
-    """Chooses the trials of a round; the same round always has the same trials."""
+    """Chooses the trials of a round; a repeated request returns the same trials."""
     return gateway.rounds.sample(record.id, number, rounds_left)
 
 

@@ -1,4 +1,4 @@
-"""Dependencies that routes share: the caller, the services, and studies by the caller's rights."""
+"""FastAPI dependencies of routes: the caller, the services, and studies with a check of rights."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _readable_study(study_id: int, caller: CurrentCaller, ledger: OpenLedger) ->
 
 
 ReadableStudy = Annotated[StudyRecord, Depends(_readable_study)]
-"""The study in the path, for callers that may see it."""
+"""The study in the path; refuses callers that may not see the study."""
 
 
 def _editable_study(record: ReadableStudy, caller: CurrentCaller) -> StudyRecord:
@@ -75,9 +75,9 @@ def _editable_study(record: ReadableStudy, caller: CurrentCaller) -> StudyRecord
 
 
 EditableStudy = Annotated[StudyRecord, Depends(_editable_study)]
-"""The study in the path, for callers that may change it."""
+"""The study in the path; refuses callers that may not change the study."""
 StudyOfTask = Annotated[StudyRecord, Depends(_study_of_task)]
-"""The study in the path, for tasks of its DAG run."""
+"""The study in the path; refuses callers other than tasks of the study's DAG run."""
 
 # -- rights of tasks and agents --------------------------------------------------------------
 
@@ -87,7 +87,7 @@ async def _require_task(caller: CurrentCaller) -> None:
 
 
 def check_segment_access(segment: str, caller: Caller, ledger: Ledger) -> None:
-    """Refuses a task whose token is for another DAG run than that of the segment's study.
+    """Refuses a task whose DAG run is not the DAG run of the segment's study.
 
     Raises:
         UnknownStudyError: The segment does not exist, or belongs to another DAG run.
@@ -110,6 +110,6 @@ def _require_agent(
 
 
 TASK_ONLY = Depends(_require_task)
-"""Dependency of routes that only tasks may call."""
+"""Dependency that refuses callers other than tasks."""
 AGENT_ONLY = Depends(_require_agent)
-"""Dependency of routes that only a segment's agent, and tasks of its DAG run, may call."""
+"""Dependency that refuses callers other than the segment's agent and tasks of its DAG run."""

@@ -1,4 +1,7 @@
-"""Routes of segments: reports, checkpoints, forecasts, ends and heartbeats."""
+"""Routes of segments: reports, checkpoints, forecasts, ends and heartbeats.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from hpo_ops.gateway.http.request_limits import MAX_REPORTS
 from hpo_ops.protocol import Checkpoint, Control, CurveForecast, Provenance, Report, SegmentResult
 
 MAX_PROVENANCE = 100_000
-"""Characters of a segment's provenance as JSON."""
+"""The largest number of characters of a segment's provenance as JSON.
+
+Provenance is the code, image, packages and hardware that a segment was trained with."""
 
 segment_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 segment_router = APIRouter(prefix="/segments/{segment}", tags=[AGENTS], dependencies=[AGENT_ONLY])
@@ -39,7 +44,7 @@ def keep_alive(
 
 @segment_router.post("/reports")
 def report(segment: str, reports: list[Report], gateway: GatewayServices) -> Control:
-    """Records reports, which also serve as a heartbeat; returns the action for the trial."""
+    """Records reports and a heartbeat; returns the action for the trial, such as pause."""
     _check_count(reports)
     return gateway.segments.report(segment, reports)
 
@@ -72,11 +77,11 @@ def finish(
     provenance: Annotated[Provenance | None, Body()] = None,
     is_fallback: Annotated[bool, Body()] = False,
 ) -> SegmentReceipt:
-    """Records how the segment ended, with its last reports; returns the end that counts.
+    """Records how the segment ended, with its last reports; returns the end on record.
 
-    The first end of a segment counts. A task that only knows what became of the pod marks its
-    result as a fallback: it counts if the agent reported no end. The answer has the trial's
-    result if the trial is finished.
+    Only the first end is recorded. A task that knows only the state of the pod marks its result
+    as a fallback, in case the agent has reported no end. The response includes the trial's result
+    if the trial is finished.
     """
     _check_count(reports or [])
     provenance = provenance or Provenance()

@@ -1,4 +1,4 @@
-"""The route by which agents get temporary credentials for their part of the store."""
+"""The route that issues agents temporary credentials for their part of the object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hpo_ops.gateway.http._route_dependencies import AGENT_ONLY, AGENTS, Gateway
 logger = logging.getLogger(__name__)
 
 OpenSession = Callable[[StoreAccess, str], StoreSession]
-"""Issues credentials for what a segment may access; raises LookupError if no role is set up."""
+"""Issues temporary credentials for the part of the store that a segment may access.
+
+The arguments are that part and the segment's id. Raises LookupError if no role is set up."""
 
 store_session_router = APIRouter(
     prefix="/segments/{segment}", tags=[AGENTS], dependencies=[AGENT_ONLY]

@@ -1,4 +1,4 @@
-"""Routes of studies: their life for tasks of the DAG run, their progress for people."""
+"""Routes of studies: tasks start and end a study, people read its progress and best trial."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ study_router = APIRouter(tags=[PEOPLE])
 def start_study(
     request: StudyRequest, caller: CurrentCaller, gateway: GatewayServices
 ) -> StudyHandle:
-    """Enters the study of a DAG run; a study that was entered before stays as it is."""
+    """Records the study of a DAG run; a study that is already recorded is left unchanged."""
     caller.require_run(request.dag_id, request.run_id)
     return gateway.studies.start(request)
 
 
 @study_task_router.post("/studies/{study_id}/verdict")
 def verdict(record: StudyOfTask, gateway: GatewayServices) -> StudyVerdict:
-    """Says whether the study continues, waits or stops, with the reason."""
+    """Returns whether the study continues, waits or stops, with the reason."""
     return gateway.studies.verdict(record.id)
 
 
 @study_task_router.post("/studies/{study_id}/end")
 def end_study(record: StudyOfTask, result: dict[str, Any], gateway: GatewayServices) -> None:
-    """Closes the study: unfinished trials are pruned, leases are released."""
+    """Ends the study: unfinished trials are pruned, leases of resource units are released."""
     gateway.studies.end(record.id, result)
 
 
@@ -66,9 +66,9 @@ def find_study(
     run_id: str | None = None,
     dag_id: str | None = None,
 ) -> Progress:
-    """Finds the newest study of a name that the caller may see, optionally of one DAG or DAG run.
+    """Finds the newest study with a name that the caller may see, optionally of one DAG or run.
 
-    Names are not unique; a DAG, a DAG run and a task group together are.
+    Names are not unique. The DAG, the DAG run and the task group together identify a study.
     """
     caller.require_person()
     for record in ledger.named(name, dag_id=dag_id, run_id=run_id):
@@ -97,11 +97,14 @@ def front(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
 
 @study_router.get("/studies/{study_id}/checkpoints/kept")
 def kept_checkpoints(record: ReadableStudy, ledger: OpenLedger) -> list[tuple[int, int]]:
-    """Lists the checkpoints (trial, step) to keep: those of the best and of unfinished trials."""
+    """Lists the checkpoints (trial, step) that must not be deleted.
+
+    These are checkpoints of the best trials and of unfinished trials.
+    """
     return list_kept(ledger, record)
 
 
 @study_router.get("/studies/{study_id}/config")
 def config(record: ReadableStudy) -> dict[str, Any]:
-    """Shows the study's configuration that is in force now."""
+    """Shows the study's configuration, including changes since its start."""
     return record.config.to_dict()

@@ -1,8 +1,8 @@
 """Scopes of tokens: the routes and studies for which a task's or triggerer's token is valid.
 
-A task's token is valid for the study of its DAG run. The triggerer's token is valid for two
-routes: waiting trials and heartbeats. The token of the reconciler's task is valid for its routes,
-for studies of all DAG runs.
+A task's token is valid for the study of the task's DAG run. The triggerer's token is valid for two
+routes, `/ready` (waiting tasks) and `/alive` (heartbeats). The token of the reconciler's task is
+valid for the reconciler's routes and all studies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpo_ops.ledger import Ledger
 from hpo_ops.ledger.ledger import UnknownStudyError
 
 MAX_REMEMBERED = 4096
-"""Studies and segments whose DAG run a process remembers."""
+"""The largest number of studies and segments whose DAG run a process caches in memory."""
 Run = tuple[str, str]
 """A DAG id and a run id."""
 
@@ -33,14 +33,14 @@ _RECONCILER = {
     ("POST", "/studies/{study_id}/leases/free"),
 }
 _CHECKED_BY_THE_ROUTE = {("POST", "/studies"), ("POST", "/trials/{trial}/next_action")}
-"""Routes with the DAG run in their body or query, which compare it with the token's."""
+"""Routes that themselves compare the DAG run in the body or query with the token's DAG run."""
 
 
 class TokenScopes:
-    """Refuses requests outside of the scope of a task's or the triggerer's token, with 403.
+    """Refuses requests outside the scope of a task's or the triggerer's token with status 403.
 
-    An id that does not exist is refused with the same message as a study of another DAG run, so
-    that a task does not learn which studies exist.
+    A request for a study that does not exist and a request for a study of another DAG run are
+    refused with the same message, so that a task does not learn which studies exist.
     """
 
     def __init__(self, ledger: Ledger, prefix: str) -> None:
@@ -70,7 +70,11 @@ class TokenScopes:
             )
 
     async def _run_of(self, request: Request) -> Run | None:
-        """The DAG run of the study or segment in the path; None for anything else."""
+        """Returns the DAG run of the study or segment in the path.
+
+        Returns:
+            None if the path has no study or segment, or if the study or segment does not exist.
+        """
         named: int | str | None = None
         if "study_id" in request.path_params:
             text = str(request.path_params["study_id"])

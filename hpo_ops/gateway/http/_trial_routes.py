@@ -1,4 +1,4 @@
-"""Routes of trials: what a trial's task does next, and what people see of a trial."""
+"""Routes of trials: tasks request their next action, people read trials and their reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from hpo_ops.ledger.trial_listing import RecordedDecision
 MAX_WAIT_SECONDS = 20.0
 """The longest time for which a request for the next action may be held open."""
 RECHECK_SECONDS = 1.0
-"""A request that is held open is evaluated again after this time, even without a notification."""
+"""Interval at which a request that is held open is evaluated again without a notification."""
 
 trial_task_router = APIRouter(tags=[TASKS], dependencies=[TASK_ONLY])
 trial_router = APIRouter(tags=[PEOPLE])
@@ -60,9 +60,9 @@ async def next_action(
 ) -> NextAction:
     """Tells a trial's task what to do next: run a segment, wait, or finish.
 
-    The study is named by its DAG run and task group, `key` is the idempotency key of the task's
-    attempt. If the trial is the next one to start and no slot is free, the answer is held back
-    for up to `wait` seconds, until a slot is free.
+    The study is given by its DAG run and task group; `key` is the idempotency key of the task's
+    attempt. If the trial is the next to start and no slot is free, the request is held open until
+    a slot is free, for up to `wait` seconds.
     """
     caller.require_run(dag_id, run_id)
     give_up_at = time.monotonic() + wait
@@ -84,7 +84,7 @@ async def next_action(
 def ready(
     waiting: list[Waiter], caller: CurrentCaller, gateway: GatewayServices, ledger: OpenLedger
 ) -> list[WakeUp]:
-    """Returns the waiting trials that should ask for their next action again."""
+    """Returns the waiting tasks that should request their next action again."""
     if not caller.is_platform:
         for study_id in {item.study_id for item in waiting}:
             find_visible_study(study_id, caller, ledger)
@@ -93,7 +93,7 @@ def ready(
 
 @trial_task_router.post("/studies/{study_id}/lost")
 def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
-    """Lists those trials, of which the tasks have ended, that the ledger has as running."""
+    """Lists the given trials, whose tasks have ended, that are still running in the ledger."""
     return gateway.next_actions.lost(record.id, numbers)
 
 
@@ -101,25 +101,25 @@ def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> l
 def absorb_scores(
     record: StudyOfTask, scores: list[TrialResult], gateway: GatewayServices
 ) -> AbsorbedScores:
-    """Compares scores that came by XCom with the ledger, and absorbs what the ledger misses."""
+    """Compares trial results received through XCom with the ledger, and records missing ones."""
     return gateway.studies.absorb(record.id, scores)
 
 
 @trial_task_router.post("/studies/{study_id}/abandon")
 def abandon(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
-    """Fails trials whose tasks will not be retried; returns the trials that failed by this."""
+    """Fails running trials whose tasks will not be retried; returns the trials that it failed."""
     return gateway.next_actions.abandon(record.id, numbers)
 
 
 @trial_task_router.post("/studies/{study_id}/retraining")
 def retrain(record: StudyOfTask, gateway: GatewayServices) -> Retraining:
-    """Adds the trial that trains the best parameters on all data, once the search is over."""
+    """Adds the trial that trains the best parameters on all data, after the search has ended."""
     return gateway.studies.retrain(record.id)
 
 
 @trial_router.get("/studies/{study_id}/trials")
 def list_trials(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
-    """Lists a study's trials by number; with folds, aggregated trials."""
+    """Lists a study's trials by number; a trial with folds has the mean values of its folds."""
     return trial_lists.list_trials(ledger, record)
 
 
@@ -131,7 +131,7 @@ def show_trial(record: ReadableStudy, trial: int, ledger: OpenLedger) -> TrialDe
 
 @trial_router.get("/studies/{study_id}/trials/{trial}/reports")
 def trial_reports(record: ReadableStudy, trial: int, ledger: OpenLedger) -> list[RecordedReport]:
-    """Lists a trial's reports by step; with folds, the mean learning curve."""
+    """Lists a trial's reports by step; for a trial with folds, the means over its folds."""
     return trial_lists.read_learning_curve(ledger, record, trial)
 
 

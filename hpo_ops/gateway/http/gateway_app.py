@@ -41,11 +41,11 @@ def create_app(
 
     Args:
         gateway: The services behind the routes.
-        login: Finds the person behind a request; None accepts tokens only.
-        platform: Starts DAG runs of jobs; None refuses jobs.
+        login: Identifies the person who sent a request; None accepts only tokens.
+        platform: Starts the DAG runs of jobs; None refuses jobs.
         open_store_session: Issues temporary credentials of the store for agents in pods; None
-            issues none.
-        requests_per_second: Requests that each caller may send on average; 0 for any number.
+            refuses requests for credentials.
+        requests_per_second: Requests that each caller may send on average; 0 for no limit.
     """
     app = FastAPI(
         title="hpo-ops gateway",

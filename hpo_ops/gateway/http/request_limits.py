@@ -15,32 +15,32 @@ from hpo_ops.checkpoints.code_archive import MAX_PACKED
 
 MIB = 1 << 20
 SMALL_BODY = 4 * MIB
-"""Bytes of most bodies: a study, the results of a round, a change."""
+"""Largest body in bytes of most requests, such as a study or the results of a round."""
 REPORTS_BODY = 32 * MIB
-"""Bytes of an agent's reports, and of the trials of an import."""
+"""Largest body in bytes of a request with an agent's reports or with trials to import."""
 JOB_BODY = MIB
-"""Bytes of a job without its code."""
+"""Largest body in bytes of a job without its code."""
 ARCHIVE_BODY = MAX_PACKED + JOB_BODY
-"""Bytes of a job with its code."""
+"""Largest body in bytes of a job with its code archive."""
 MAX_URL = 8192
-"""Characters of a URL's path and query."""
+"""Largest number of characters of a URL's path and query together."""
 REQUESTS_PER_SECOND = 100.0
-"""Requests a second that each caller may send on average, by default."""
+"""Default rate limit: requests per second that each caller may send on average."""
 BURST_SECONDS = 10.0
-"""Size of a burst: a caller may send at once what the rate allows in this time."""
+"""Burst size in seconds: a caller may send as many requests at once as the rate allows in them."""
 MAX_CALLERS = 10_000
-"""Callers whose rate a process keeps track of."""
+"""Largest number of callers whose request rate a process tracks."""
 MAX_REPORTS = 10_000
-"""Reports in one request or response."""
+"""Largest number of reports in one request or response."""
 
 _LARGE = re.compile(r"/segments/[^/]+/(reports|result)|/imports")
 
 
 def body_limit(path: str, content_type: str) -> int:
-    """The largest size of a body in bytes, by its route.
+    """Returns the largest allowed size of a request's body in bytes.
 
     Args:
-        path: The path without the API's prefix.
+        path: The request's path without the API's prefix.
         content_type: The request's header Content-Type.
     """
     if path == "/jobs":
@@ -50,7 +50,11 @@ def body_limit(path: str, content_type: str) -> int:
 
 
 def check_url(request: Request) -> None:
-    """Refuses a URL that is too long, or that has a NUL character."""
+    """Refuses a request whose URL is too long or contains a NUL character.
+
+    Raises:
+        HTTPException: Status 414 or 422.
+    """
     query = request.scope.get("query_string", b"")
     path = request.scope["path"]
     if len(path) + len(query) > MAX_URL:
@@ -60,7 +64,15 @@ def check_url(request: Request) -> None:
 
 
 def check_body_headers(request: Request, most: int) -> None:
-    """Refuses a body that is encoded or too large by its headers, before it is read."""
+    """Refuses a request whose headers declare an encoded or too large body.
+
+    Args:
+        request: The request, whose body is not read.
+        most: Largest size of the body in bytes.
+
+    Raises:
+        HTTPException: Status 400, 413 or 415.
+    """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise HTTPException(
@@ -74,7 +86,10 @@ def check_body_headers(request: Request, most: int) -> None:
 
 
 def limited(receive: Receive, most: int) -> Receive:
-    """Limits the bytes of a body that are read, whatever its headers say."""
+    """Wraps `receive` so that a body larger than `most` bytes is refused while it is read.
+
+    The body is counted as it arrives, since its header Content-Length may be wrong or missing.
+    """
     seen = 0
 
     async def read() -> Message:
@@ -94,10 +109,10 @@ def _too_large(most: int) -> HTTPException:
 
 
 class RateLimiter:
-    """A token bucket for each caller, in the memory of this process. Not shared by processes.
+    """A token bucket for each caller, in the memory of one process and not shared by processes.
 
     Args:
-        per_second: Requests a second that a caller may send on average; 0 for any number.
+        per_second: Requests per second that a caller may send on average; 0 for no limit.
         clock: A monotonic clock, in seconds.
     """
 
@@ -108,10 +123,10 @@ class RateLimiter:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, caller: str) -> float:
-        """Takes one request from a caller's bucket.
+        """Takes one token from a caller's bucket, if the bucket has one.
 
         Returns:
-            0 if the request is allowed, otherwise the seconds until the next one is.
+            0 if the request is allowed, otherwise the seconds until a request is allowed again.
         """
         if self._per_second <= 0:
             return 0.0
@@ -127,7 +142,7 @@ class RateLimiter:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Drops callers whose bucket is full again; if there are none, all callers."""
+        """Drops the callers whose bucket is full again; if there are none, drops all callers."""
         self._buckets = {
             caller: (filled, at)
             for caller, (filled, at) in self._buckets.items()
@@ -138,10 +153,10 @@ class RateLimiter:
 
 
 def check_rate(limiter: RateLimiter, caller: str) -> None:
-    """Counts one request of a caller.
+    """Counts one request of a caller, and refuses it if the caller exceeds the rate limit.
 
     Raises:
-        HTTPException: 429, if the caller has sent too many; the header says when to try again.
+        HTTPException: Status 429; the header Retry-After has the seconds to wait.
     """
     wait = limiter.take(caller)
     if wait:
