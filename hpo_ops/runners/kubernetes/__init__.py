@@ -1,1 +1,1 @@
-"""Trials as pods on Kubernetes."""
+"""The runner `kubernetes`, which executes trials as pods."""

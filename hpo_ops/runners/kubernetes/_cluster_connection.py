@@ -1,4 +1,4 @@
-"""The cluster of the Airflow connection ``kubernetes_default``, for tasks."""
+"""Connects Airflow tasks to the cluster of the Airflow connection ``kubernetes_default``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hpo_ops.core.runner_resources import ResourcesUnavailableError
 from hpo_ops.runners.kubernetes._cluster_leftovers import Cluster
 
 KUBERNETES = "kubernetes_default"
-"""Connection of the cluster in which trials are pods."""
+"""Name of the Airflow connection to the cluster in which trials run as pods."""
 DEFAULT_NAMESPACE = "default"
-"""Namespace of pods where neither the study nor the connection names one."""
+"""Namespace of pods if neither the study nor the connection names a namespace."""
 
 
 def connect_hook() -> Any:
-    """Airflow's hook for the cluster."""
+    """Returns Airflow's hook for the cluster."""
     # Imported here: it takes seconds, and only studies of pods need it.
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
 
@@ -25,15 +25,15 @@ def connect_hook() -> Any:
 
 
 def connection_namespace() -> str:
-    """The namespace of the connection."""
+    """Returns the namespace that the connection names, or else the default namespace."""
     return connect_hook().get_namespace() or DEFAULT_NAMESPACE
 
 
 def connect_by_airflow() -> Cluster | None:
-    """The cluster of the connection; None where there is no such connection.
+    """Returns the cluster of the connection, or None if Airflow has no such connection.
 
     Raises:
-        ResourcesUnavailableError: The connection cannot be used; says why.
+        ResourcesUnavailableError: The connection cannot be used, for the reason in the message.
     """
     try:
         BaseHook.get_connection(KUBERNETES)

@@ -1,4 +1,8 @@
-"""Pods and secrets of segments in a cluster: lists and deletes them for the reconciler."""
+"""Lists and deletes the pods and secrets of segments in a cluster, for the reconciler.
+
+A segment is one uninterrupted execution of a trial; the reconciler finds pods and secrets that
+were left behind by a crash.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,20 @@ from hpo_ops.runners.kubernetes._pod_names import MANAGED_BY, SEGMENT_LABEL
 from hpo_ops.runners.kubernetes._pod_status import read_status
 
 SELECTOR = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), SEGMENT_LABEL])
-"""Selects what belongs to a segment."""
+"""Label selector of the pods and secrets that belong to segments."""
 PAGE = 500
 POD, SECRET = "pod", "secret"
-"""Kinds of resources."""
+"""Kinds of Kubernetes objects that a segment has."""
 
 
 @dataclass
 class Cluster:
-    """A cluster, by Kubernetes' own client.
+    """The pods and secrets of segments in one cluster.
 
     Attributes:
-        api: A ``CoreV1Api``.
-        default_namespace: Where pods are whose study names no namespace.
-        notes: What could not be seen, in sentences.
+        api: A ``CoreV1Api`` of the Kubernetes client.
+        default_namespace: Namespace of the pods of studies that name no namespace.
+        notes: Sentences on objects that could not be listed.
     """
 
     api: Any
@@ -41,7 +45,7 @@ class Cluster:
         resources: list[RunnerResource] = []
         seen = set()
         for namespace in dict.fromkeys([self.default_namespace, *namespaces]):
-            # Secrets first: one whose pod is made meanwhile then has it.
+            # Secrets are listed first, so that the pod of each listed secret is listed, too.
             secrets = self._list("secrets", self.api.list_namespaced_secret, namespace)
             pods = self._list("pods", self.api.list_namespaced_pod, namespace)
             if pods is None:
@@ -57,7 +61,7 @@ class Cluster:
         )
 
     def _list(self, what: str, list_some: Any, namespace: str) -> list[Any] | None:
-        """All objects of a kind; None, and a note, where they cannot be seen."""
+        """Returns all objects of a kind; adds a note and returns None if listing them fails."""
         try:
             return list(_pages(list_some, namespace))
         except Exception as error:  # noqa: BLE001, no right to, or no answer
@@ -76,10 +80,14 @@ class Cluster:
 
 
 def connect_by_kubeconfig(namespace: str | None) -> Cluster:
-    """The cluster of the usual kubeconfig, or the one that this process runs in.
+    """Connects to the cluster of the user's kubeconfig, or else to the one this process runs in.
+
+    Args:
+        namespace: The default namespace; None for the kubeconfig's current namespace.
 
     Raises:
-        ResourcesUnavailableError: There is none, or the Kubernetes client is not installed.
+        ResourcesUnavailableError: No cluster is configured, or the package ``kubernetes`` is not
+            installed.
     """
     try:
         from kubernetes import client, config

@@ -1,7 +1,7 @@
-"""Admission of the containers under ``pod.spec`` of a study, by the operator's pod policy.
+"""Checks the containers under a study's ``pod.spec`` against the operator's pod policy.
 
-Everything is an allowlist: a field that is not named here is refused, so that a field of a later
-Kubernetes is not open by accident.
+The operator is the person who runs the platform. A field that no list in this module names is
+refused, so that fields of later Kubernetes versions are not allowed by accident.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TRAINING_FIELDS = frozenset(
 )
 """Fields that a study may add to its training container."""
 OWN_FIELDS = TRAINING_FIELDS | {"args", "command", "image", "restartPolicy"}
-"""Fields that a container of the study's own may have."""
+"""Fields that additional containers of a study may have."""
 PLATFORM_VOLUMES = (WORKSPACE_VOLUME, SHARED_MEMORY_VOLUME)
-"""The workspace and ``/dev/shm``: containers of the study may mount them without subPath."""
+"""The workspace and ``/dev/shm``, which a study's additional containers may mount as a whole."""
 PLATFORM_VARIABLES = (DIRECTORY_VARIABLE, SIDECAR_VARIABLE)
 SEGMENT_SECRETS = "hpo-*"
-"""Secrets with the token and the keys of a segment's agent."""
+"""Name pattern of the secrets with the agent's token and the keys of the store."""
 _OLD_TOKEN = re.compile(r"-token-[a-z0-9]{5}")
-"""Secrets that Kubernetes before 1.24 makes for each service account, with its token."""
+"""Name pattern of the secrets in which Kubernetes before 1.24 stores service account tokens."""
 _MOUNT_FIELDS = {"name", "mountPath", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr"}
 _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "allowPrivilegeEscalation": (False,),
@@ -54,27 +54,28 @@ _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "supplementalGroupsPolicy": ("Merge", "Strict"),
 }
-"""Fields of a security context, with the values that do not weaken protection."""
+"""Values of the fields of a security context that do not weaken its protection."""
 
 Spec = Mapping[str, Any]
 
 
 def allowed_by(setting: str) -> str:
-    """The end of a message: how the operator allows what was refused."""
+    """Returns the end of a message on a refusal: the policy setting that would allow it."""
     return f"the operator allows it with {setting} in the pod policy ({POLICY_VARIABLE})"
 
 
 def judge_container(
     path: str, container: Spec, policy: PodPolicy, *, is_training: bool, volumes: frozenset[str]
 ) -> Iterator[str]:
-    """Why a container that a study describes is refused.
+    """Yields the reasons why a container in a study's ``pod.spec`` is refused; none if allowed.
 
     Args:
-        path: Where it stands, for messages.
-        container: The study's part of it.
-        policy: What the operator allows.
-        is_training: It adds to the training container; otherwise it is the study's own.
-        volumes: The volumes that the study declares.
+        path: The container's path in the study, for messages.
+        container: The fields that the study sets.
+        policy: The operator's pod policy.
+        is_training: Whether the fields are for the platform's training container; otherwise the
+            container is an additional one of the study.
+        volumes: Names of the volumes that the study declares.
     """
     fields = TRAINING_FIELDS if is_training else OWN_FIELDS
     for key in container:
@@ -100,7 +101,7 @@ _OF_THE_STUDY = {
 
 
 def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
-    """Why an image is refused."""
+    """Yields the reason why an image is refused; nothing if it is allowed."""
     if not isinstance(image, str):
         yield f"{path} is {shown(image)}, but must be text"
     elif not matches(image, policy.images):
@@ -110,7 +111,14 @@ def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
 def judge_name(
     path: str, name: object, allowed: tuple[str, ...], *, setting: str
 ) -> Iterator[str]:
-    """Why the name of an object in the cluster is refused."""
+    """Yields the reason why a study may not use an object of the cluster; nothing if it may.
+
+    Args:
+        path: Path of the name in the study, for messages.
+        name: The object's name.
+        allowed: The name patterns that the policy allows.
+        setting: The policy setting with these patterns, for messages.
+    """
     if not isinstance(name, str):
         yield f"{path} is {shown(name)}, but must be text"
     elif not matches(name, allowed):
@@ -118,7 +126,7 @@ def judge_name(
 
 
 def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
-    """Why a study may not name a secret."""
+    """Yields the reason why a study may not use a secret; nothing if it may."""
     if isinstance(name, str) and matches(name, (SEGMENT_SECRETS,)):
         yield f"{path} is {shown(name)}, but the secrets hpo-* are for the platform's agents only"
     elif isinstance(name, str) and _OLD_TOKEN.search(name) and name not in policy.secrets:
@@ -131,9 +139,9 @@ def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
 
 
 def named_items(path: str, value: object) -> tuple[list[tuple[str, Spec]], list[str]]:
-    """The named items of a list, each with its path, and the problems of the list.
+    """Splits a list into its named items, each with its path, and messages on invalid items.
 
-    Kubernetes and the merge of specs both find such items by their names.
+    Kubernetes, and the merge of specs, identify items of such lists by their names.
     """
     if not isinstance(value, list):
         return [], [f"{path} is {shown(value)}, but must be a list"]
@@ -186,7 +194,7 @@ _ENVIRONMENT_KINDS = ("secretRef", "configMapRef")
 def _judge_sources(
     path: str, source: Spec, policy: PodPolicy, *, kinds: tuple[str, ...]
 ) -> Iterator[str]:
-    """Why the sources of environment variables are refused."""
+    """Yields the reasons why sources of environment variables are refused; none if allowed."""
     for kind, content in source.items():
         where = f"{path}.{kind}"
         if kind not in kinds:
@@ -249,7 +257,7 @@ def _judge_security(path: str, key: str, value: object, policy: PodPolicy) -> It
         yield from _judge_user(path, value, policy)
     elif key in ("runAsGroup", "fsGroup", "supplementalGroups"):
         numbers = value if isinstance(value, list) else [value]
-        # fsGroup may be taken away, for volumes whose files must keep their group.
+        # A study may set fsGroup to null, for volumes whose files must keep their group.
         if not all(_is_id(number) or (key == "fsGroup" and number is None) for number in numbers):
             yield f"{path} is {shown(value)}, but must be the number of a group"
     elif key == "runAsNonRoot" and policy.root and isinstance(value, bool):
@@ -305,7 +313,7 @@ def _judge_resources(path: str, resources: object) -> Iterator[str]:
 
 
 def _judge_host_access(path: str, container: Spec) -> Iterator[str]:
-    """Refusals of host ports, and of probes and hooks by which the node sends requests."""
+    """Yields refusals of ports of the node, and of probes and hooks that name another host."""
     ports = container.get("ports", [])
     if not isinstance(ports, list) or not all(isinstance(port, Mapping) for port in ports):
         yield f"{path}.ports is {shown(ports)}, but must be a list of mappings"

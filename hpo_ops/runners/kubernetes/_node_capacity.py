@@ -1,4 +1,4 @@
-"""The capacity of a pool, counted on its nodes: the ledger leases it out to studies."""
+"""Counts the GPUs on the nodes of a pool, which are the capacity that studies share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 def capacity_of_pool(config: StudyConfig) -> float | None:
-    """GPUs of a study's pool; None where the nodes cannot be seen, or the pool has no GPUs.
+    """Returns the number of GPUs of a study's pool.
 
-    A pool without GPUs is unlimited for the ledger: the cluster queues pods that do not fit.
+    Returns:
+        The number of GPUs; None, for no limit, if the study requests no GPUs or the nodes cannot
+        be listed. The cluster itself then queues pods that do not fit.
     """
     if not config.resources.gpu:
         return None
@@ -33,11 +35,15 @@ def capacity_of_pool(config: StudyConfig) -> float | None:
 
 
 def count_gpus(nodes: list[Any], *, shares: int = 1) -> float | None:
-    """Physical GPUs of nodes; None without any node, since an autoscaler may add some.
+    """Returns the number of physical GPUs of nodes.
 
     Args:
         nodes: The nodes of a pool.
-        shares: Into how many shares each GPU is cut; a node counts its shares as GPUs.
+        shares: Number of shares into which each GPU is divided; a node reports each share as one
+            GPU.
+
+    Returns:
+        The number of GPUs; None if there are no nodes, since an autoscaler may add some.
     """
     if not nodes:
         return None

@@ -1,7 +1,8 @@
-"""Required node affinity of a pod: a study narrows the nodes of its template, never widens them.
+"""Combines the required node affinity of a study with that of its pod template.
 
-Kubernetes takes a node that fits one of several terms. A study's terms would take the place of
-its template's, so each of them is joined with each term of the template.
+A study can narrow the selection of nodes, but never widen it. Kubernetes accepts a node that
+matches any one of several terms, and the study's terms would replace those of the template.
+Therefore each term of the study is combined with each term of the template.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _PATH = (
 
 
 def required_terms(spec: Spec) -> list[Spec]:
-    """The required node terms of a spec; a node must match one of them, if there are any.
+    """Returns the required node terms of a pod's spec, of which a node must match at least one.
+
+    The list is empty if the spec has no required node affinity.
 
     Raises:
         ValueError: The affinity is not well-formed.
@@ -37,7 +40,11 @@ def required_terms(spec: Spec) -> list[Spec]:
 
 
 def join_terms(platform: Spec, built: Spec) -> dict[str, Any]:
-    """The built spec with node terms that require both the template's and the study's.
+    """Returns the built spec with terms that require both the template's and the study's terms.
+
+    Args:
+        platform: The pod's spec without the study's part.
+        built: The pod's spec with the study's part.
 
     Raises:
         ValueError: The study's affinity is not well-formed.
@@ -61,7 +68,7 @@ def _both(one: Spec, other: Spec) -> dict[str, Any]:
 
 
 def _with(base: Spec, over: Spec) -> dict[str, Any]:
-    """A copy of nested mappings with values replaced."""
+    """Returns a copy of nested mappings in which the values of `over` replace those of `base`."""
     return {
         **base,
         **{

@@ -1,8 +1,9 @@
-"""Admission of a study's pods by the operator's pod policy.
+"""Checks the pod settings of a study against the pod policy of the platform's operator.
 
-Template and generated parts of a pod are the operator's and the platform's own; only the study's
-part is judged. It is judged twice: when the study starts, so that its author reads every problem
-at once, and when a pod is built, where the result is also verified (:mod:`pod_verification`).
+The operator is the person who runs the platform. Only the study's part of a pod is checked, since
+the template and the generated parts come from the operator and the platform. It is checked twice:
+when the study starts, so that its author sees all problems at once, and when a pod is built. The
+built pod is then also verified (:mod:`_pod_verification`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FREE_FIELDS = frozenset(
         "topologySpreadConstraints",
     ]
 )
-"""Fields of a pod's spec that studies may set to anything."""
+"""Fields of a pod's spec that studies may set to any value."""
 JUDGED_FIELDS = frozenset(
     [
         "containers",
@@ -73,10 +74,10 @@ _OWN_KEYS = {
 
 
 class PodRefusedError(ValueError):
-    """The operator's policy does not allow the pod that a study asks for.
+    """Raised if the operator's policy does not allow the pod that a study requests.
 
     Attributes:
-        problems: One sentence a problem.
+        problems: One sentence for each problem.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -92,17 +93,18 @@ def find_refusals(
     environment: Mapping[str, str] | None = None,
     template: str | None = None,
 ) -> list[str]:
-    """Everything that a study asks of its pods and that is refused, one sentence each.
+    """Returns one sentence for each pod setting of a study that the policy does not allow.
 
-    Whether the namespace is allowed depends on the cluster's connection, and is judged by
+    The namespace is not checked here, since it depends on the cluster's connection; see
     :func:`judge_namespace`.
 
     Args:
         pod: The study's section ``pod``.
-        policy: What the operator allows.
-        image: The study's own image, if it names one.
-        environment: The study's variables for the training.
-        template: Name of the pod template that the study's pool or ``pod.template`` leads to.
+        policy: The operator's pod policy.
+        image: The image that the study names; None if it uses the platform's image.
+        environment: The study's environment variables for the training.
+        template: Name of the pod template, which follows from ``pod.template`` or the study's
+            pool; None if it is not to be checked.
     """
     return [
         *_judge_keys(pod, policy),
@@ -118,12 +120,12 @@ def find_refusals(
 
 
 def judge_namespace(namespace: str | None, policy: PodPolicy, *, own: str) -> list[str]:
-    """Why the namespace that a study asks for is refused.
+    """Returns the reason why a study's namespace is refused; an empty list if it is allowed.
 
     Args:
-        namespace: The study's ``pod.namespace``.
-        policy: What the operator allows.
-        own: The namespace of the platform's pods.
+        namespace: The study's ``pod.namespace``; None if the study does not set it.
+        policy: The operator's pod policy.
+        own: The namespace of the cluster's connection, which is always allowed.
     """
     if namespace is None or namespace == own:
         return []
@@ -139,7 +141,7 @@ def _judge_template(name: str, policy: PodPolicy) -> Iterator[str]:
 
 
 def _judge_keys(pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """Refusals of keys of the section ``pod`` that set a field of the spec."""
+    """Yields refusals of keys of the section ``pod`` that set fields of the pod's spec."""
     if pod.service_account is not None:
         yield from judge_name(
             "pod.service_account",
@@ -166,7 +168,7 @@ def _judge_spec(pod: Pod, policy: PodPolicy) -> Iterator[str]:
         yield f"pod.spec is nested more than {MAX_DEPTH} levels deep"
         return
     for path in _nulls("pod.spec", spec):
-        # A null would remove what the platform and the template set.
+        # A null would remove a value that the platform or the template sets.
         if path != "pod.spec.securityContext.fsGroup":
             yield f"{path} is null, but must have a value"
     for key in spec:
@@ -203,7 +205,7 @@ def _judge_whole_pod(spec: Spec, policy: PodPolicy) -> Iterator[str]:
 
 
 def _depth(value: object) -> int:
-    """Depth of nested mappings and lists, counted up to the limit."""
+    """Returns how deeply mappings and lists are nested, at most `MAX_DEPTH` + 1."""
     level, depth = [value], 0
     while level and depth <= MAX_DEPTH:
         depth += 1

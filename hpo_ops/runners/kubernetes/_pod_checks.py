@@ -1,4 +1,7 @@
-"""Checks what a study asks of its pods against the operator's pod policy."""
+"""Checks a study against the operator's pod policy before its first pod is started.
+
+The operator is the person who runs the platform.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ PLATFORM_KEYS = (
 
 
 def read_pod_policy() -> PodPolicy:
-    """The operator's pod policy; the safe defaults where there is no file.
+    """Reads the operator's pod policy; returns safe defaults if no policy file is configured.
 
     Raises:
-        AirflowFailException: The file cannot be used: no pod is started without it.
+        AirflowFailException: The configured file is missing or invalid; no pod may be started.
     """
     path = os.environ.get(POLICY_VARIABLE)
     if not path:
@@ -36,7 +39,7 @@ def read_pod_policy() -> PodPolicy:
 
 
 def find_study_refusals(config: StudyConfig) -> list[str]:
-    """Everything that a study asks of its pods and the operator's policy does not allow."""
+    """Returns one sentence for each pod setting of a study that the policy does not allow."""
     policy = read_pod_policy()
     problems = find_refusals(
         config.pod,
@@ -51,5 +54,5 @@ def find_study_refusals(config: StudyConfig) -> list[str]:
 
 
 def find_study_warnings() -> list[str]:
-    """What the operator should change before studies of pods run."""
+    """Returns warnings on the platform's configuration that the operator should correct."""
     return [PLATFORM_KEYS] if pods_get_platform_keys() else []

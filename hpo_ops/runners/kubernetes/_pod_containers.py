@@ -1,4 +1,7 @@
-"""The containers of a segment's pod: the training, the installation of packages, the agent."""
+"""Builds the containers of a segment's pod: training, package installation, restore and agent.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,15 @@ from hpo_ops.runners.kubernetes._pod_names import (
 from hpo_ops.runners.kubernetes._segment_pod import SegmentPod, Spec
 
 WORKSPACE = "/hpo"
-"""Directory that all containers share."""
+"""Path at which all containers of the pod mount the shared workspace."""
 AGENT_FOLDER = "/hpo-agent"
-"""Directory that the training does not have: what it must not be able to change."""
+"""Path of the agent's own files, which is not mounted in the training container."""
 _INSIDE = Workspace(Path(WORKSPACE))
-"""The file names of the workspace, as the containers see them."""
+"""The workspace's paths inside of the containers."""
 
 
 def _training_mounts(plan: SegmentPod) -> list[Spec]:
-    """Mounts of the containers that run the training's image."""
+    """Returns the volume mounts of the containers that run the training's image."""
     workspace = {"name": WORKSPACE_VOLUME, "mountPath": WORKSPACE}
     if not plan.pod.read_only_root:
         return [workspace]
@@ -46,11 +49,11 @@ def _training_mounts(plan: SegmentPod) -> list[Spec]:
 
 
 def training_container(plan: SegmentPod, shares: int) -> Spec:
-    """The container of the training.
+    """Builds the container of the training.
 
     Args:
-        plan: The pod's plan.
-        shares: Into how many shares each GPU of the pool is cut.
+        plan: The pod's settings.
+        shares: Number of shares into which each GPU of the pool is divided.
     """
     environment = {
         DIRECTORY_VARIABLE: WORKSPACE,
@@ -78,7 +81,7 @@ def training_container(plan: SegmentPod, shares: int) -> Spec:
 
 
 def packages_container(plan: SegmentPod) -> Spec:
-    """The init container that installs packages, with the training's resources except GPUs."""
+    """Builds the init container that installs packages with the training's CPU and memory."""
     environment = {DIRECTORY_VARIABLE: WORKSPACE, **plan.environment}
     return {
         "name": PACKAGES,
@@ -95,17 +98,21 @@ def packages_container(plan: SegmentPod) -> Spec:
 
 
 def restore_container(plan: SegmentPod) -> Spec:
-    """The init container that restores code and checkpoint."""
+    """Builds the init container that restores the study's code and the trial's checkpoint."""
     return {**_platform_container(plan, RESTORE), "args": ["restore"]}
 
 
 def agent_container(plan: SegmentPod) -> Spec:
-    """The container of the agent, which runs beside the training."""
+    """Builds the container of the agent, which runs beside the training."""
     return {**_platform_container(plan, AGENT), "args": ["run"]}
 
 
 def _allowed_classes(plan: SegmentPod) -> dict[str, str]:
-    """Allows the agent to import the curve predictor that the gateway allowed for this study."""
+    """Returns the variable that lets the agent import the predictor of learning curves.
+
+    The gateway has allowed the predictor. The result is empty if the assignment requests no
+    forecasts or uses a built-in predictor.
+    """
     order = plan.assignment.forecasts
     if order is None or ":" not in order.predictor:
         return {}
@@ -113,7 +120,7 @@ def _allowed_classes(plan: SegmentPod) -> dict[str, str]:
 
 
 def _platform_container(plan: SegmentPod, name: str) -> Spec:
-    """A container of the platform: only such containers get the token and the store's keys."""
+    """Builds a container of the platform, which gets the segment's token and the store's keys."""
     environment = {
         DIRECTORY_VARIABLE: WORKSPACE,
         AGENT_DIRECTORY_VARIABLE: AGENT_FOLDER,
@@ -145,15 +152,18 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
 
 
 def _sidecar(plan: SegmentPod) -> dict[str, str]:
-    """Tells training script and agent whether the agent outlives the training by itself."""
+    """Returns the variable that marks the agent as a native sidecar; empty if it is not one.
+
+    Kubernetes keeps a native sidecar running until the other containers have ended.
+    """
     return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
 
 
 def _literally(value: str) -> str:
-    """A value of an environment variable with ``$`` escaped.
+    """Returns the value of an environment variable with ``$`` escaped.
 
-    Kubernetes replaces ``$(NAME)`` by another variable of the container: a parameter with the
-    value ``$(HPO_TOKEN)`` would show the agent's token to the training.
+    Kubernetes replaces ``$(NAME)`` with another variable of the container. Without escaping, a
+    hyperparameter with the value ``$(HPO_TOKEN)`` would reveal the agent's token to the training.
     """
     return value.replace("$", "$$")
 
@@ -163,7 +173,7 @@ def _variables(values: Mapping[str, str]) -> list[Spec]:
 
 
 def _torchrun(resources: Resources) -> dict[str, str]:
-    """Variables for torchrun and similar launchers, where a pod has several GPUs."""
+    """Returns variables for launchers such as torchrun; empty with fewer than two GPUs."""
     count = int(resources.gpu)
     if count < 2:
         return {}

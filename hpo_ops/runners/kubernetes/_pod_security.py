@@ -1,7 +1,8 @@
-"""Security contexts of a segment's pod: no root, no capabilities, the runtime's system calls only.
+"""Sets default security contexts in a segment's pod.
 
-They are defaults: what the pool's template says goes before them, and so does what the study says
-and the operator's pod policy lets it say.
+By default containers do not run as root, have no capabilities, and use the container runtime's
+seccomp profile. Values of the pool's template take precedence, and so do values of the study that
+the pod policy of the platform's operator allows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any, Literal
 from hpo_ops.runners.kubernetes._pod_names import AGENT, RESTORE
 
 USER = 1000
-"""User and group of all containers by default: that of the images of this project. Agent and
-training have the same one, so that the agent can read checkpoints that nobody else may read;
-what keeps them apart is that each container has processes and files of its own."""
+"""Default id of the user and group of all containers, as in the images of this project.
+
+Agent and training have the same user, so that the agent can read checkpoints that only their
+owner may read. They are isolated because each container has its own processes and files.
+"""
 
 Spec = dict[str, Any]
 
@@ -22,19 +25,19 @@ Spec = dict[str, Any]
 def harden(
     spec: Spec, *, user: int | Literal["image"], may_be_root: bool, is_root_read_only: bool
 ) -> Spec:
-    """Fills the security contexts of a pod's spec.
+    """Returns a pod's spec with defaults added to all its security contexts.
 
     Args:
-        spec: The spec.
-        user: User of the study's containers; ``image`` leaves it to the images.
-        may_be_root: Whether the operator lets studies run as root.
+        spec: The pod's spec.
+        user: Id of the user of the study's containers; ``image`` for the user of each image.
+        may_be_root: Whether the operator allows studies to run as root.
         is_root_read_only: Whether the root filesystem of the study's containers is read-only.
     """
     agent_user = user if isinstance(user, int) and user else USER
     whole = {
         **_user(user, may_be_root=may_be_root),
         "fsGroup": agent_user,
-        # Kubernetes hands a large volume over to the group once, not at each start.
+        # Kubernetes changes the group of a volume's files once, not at each start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -44,7 +47,7 @@ def harden(
     def hardened(container: Spec) -> Spec:
         said = container.get("securityContext") or {}
         defaults = platform if container["name"] in (AGENT, RESTORE) else own
-        # Kubernetes takes no privileged container that may gain no privileges.
+        # Kubernetes refuses a privileged container with allowPrivilegeEscalation: false.
         escalation = {} if said.get("privileged") else {"allowPrivilegeEscalation": False}
         dropped = {**defaults, **escalation, "capabilities": {"drop": ["ALL"]}}
         return {**container, "securityContext": _over(dropped, said)}
@@ -64,7 +67,7 @@ def _user(user: int | Literal["image"], *, may_be_root: bool) -> Spec:
 
 
 def _over(defaults: Spec, said: Mapping[str, Any]) -> Spec:
-    """Merges a security context over defaults; dropped capabilities stay beside added ones."""
+    """Merges a security context over defaults; adding capabilities keeps the default drop list."""
     merged = {**defaults, **said}
     if "capabilities" in defaults:
         merged["capabilities"] = {**defaults["capabilities"], **merged["capabilities"]}

@@ -1,9 +1,9 @@
-"""The spec of a segment's pod, as it is sent to Kubernetes.
+"""Builds the pod of a segment (one uninterrupted execution of a trial).
 
-A pod has an init container that restores, one that installs packages where the code asks for some,
-the training container, and the agent beside it; they share the workspace. The spec is merged from
-three sources, each over the one before: the template of the pool, what is generated here, and the
-section ``pod`` of the study.
+A pod has an init container that restores code and checkpoint, an init container that installs
+packages if the code requires any, the training container, and the agent's container. They share
+the workspace. The pod is merged from three sources, in which later sources override earlier ones:
+the template of the pool, the parts generated in this module, and the study's section ``pod``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from hpo_ops.runners.kubernetes._segment_pod import UPLOAD_SECONDS, SegmentPod, 
 
 
 def template_name(resources: Resources, pod: Pod) -> str:
-    """Name of the pod template: the study's own choice, or the template of its pool."""
+    """Returns the name of the pod template that the study names, or else that of its pool."""
     return pod.template or f"trial_{resources.pool_name.replace('-', '_')}"
 
 
 def build_pod(template: Spec, plan: SegmentPod) -> Spec:
-    """Builds the spec of a pod.
+    """Builds a pod, as it is sent to Kubernetes.
 
     Args:
-        template: The template of the pool.
-        plan: The pod's plan.
+        template: The pod template.
+        plan: The pod's settings.
 
     Raises:
-        PodRefusedError: The study asks for something that the operator's policy does not allow.
+        PodRefusedError: The study requests something that the operator's policy does not allow.
     """
     if refusals := find_refusals(
         plan.pod,
@@ -74,13 +74,17 @@ def build_pod(template: Spec, plan: SegmentPod) -> Spec:
         may_be_root=plan.policy.root,
         is_root_read_only=plan.pod.read_only_root,
     )
-    # Airflow regards the first container as the one that does the work.
+    # Airflow regards the first container as the main container.
     spec["containers"].sort(key=lambda container: container["name"] != TRAINING)
     return {**built, "spec": spec}
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Merges one spec over another: mappings key by key, lists of named objects by name."""
+    """Merges one spec over another, in which values of `over` take precedence.
+
+    Mappings are merged by key, and lists by the items' name, mount path, key or port. Lists
+    without such an identifier are replaced.
+    """
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         return {
             key: merge(base[key], over[key]) if key in base and key in over else value
@@ -104,7 +108,7 @@ def _merge_lists(base: list[Any], over: list[Any]) -> list[Any]:
 
 
 def shares_of(template: Spec) -> int:
-    """Into how many shares the GPUs of a template's pool are cut."""
+    """Returns the number of shares into which each GPU of a template's pool is divided."""
     annotations = template.get("metadata", {}).get("annotations", {})
     return int(annotations.get(SHARES_ANNOTATION, 1))
 
@@ -155,7 +159,7 @@ def _training_temporary(plan: SegmentPod) -> Spec:
 
 
 def _overrides(plan: SegmentPod) -> Spec:
-    """The part of the spec that the study's section ``pod`` sets."""
+    """Returns the part of the pod that the study's section ``pod`` sets."""
     pod = plan.pod
     spec: Spec = {}
     if pod.node_selector:
@@ -170,7 +174,10 @@ def _overrides(plan: SegmentPod) -> Spec:
 
 
 def _granted(plan: SegmentPod) -> Spec:
-    """Fields of the platform that a study may set where the policy allows its values."""
+    """Returns the namespace and service account that the study sets, as part of a pod.
+
+    The platform normally sets these fields; the policy decides which values a study may choose.
+    """
     pod = plan.pod
     return {
         "metadata": {"namespace": pod.namespace} if pod.namespace else {},
@@ -179,7 +186,10 @@ def _granted(plan: SegmentPod) -> Spec:
 
 
 def _with_agent_in_place(template: Spec, plan: SegmentPod) -> Spec:
-    """The template with its agent among init containers or containers, as this cluster needs."""
+    """Returns the template with the agent in the list of containers that this cluster needs.
+
+    The agent is an init container in clusters with native sidecars, and otherwise an ordinary one.
+    """
     spec = dict(template.get("spec", {}))
     here, there = ("initContainers", "containers")[:: 1 if plan.has_native_sidecars else -1]
     moved = [item for item in spec.get(there, ()) if item["name"] == AGENT]

@@ -1,4 +1,7 @@
-"""Reads the status of a segment's pod: pending, running, or how and why it ended."""
+"""Reads from a pod's status whether its segment is pending or running, or how and why it ended.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,24 @@ from hpo_ops.runners.kubernetes._pod_names import AGENT, PACKAGES, RESTORE, TRAI
 from hpo_ops.runners.kubernetes._segment_pod import UPLOAD_SECONDS
 
 PREEMPTED_EXIT_CODES = {130, 137, 143}
-"""Exit codes of processes that were ended by SIGTERM or SIGKILL, as by an eviction."""
+"""Exit codes of processes that were ended by SIGINT, SIGKILL or SIGTERM, as in an eviction."""
 LOST_SECONDS = 30.0
-"""Time after the grace period of a deleted pod when its node counts as lost."""
+"""Seconds after the grace period of a deleted pod from which its node is regarded as lost."""
 LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
-"""Reasons of containers that were gone after their node restarted: their end is unknown."""
+"""Kubernetes' reasons for containers whose end is unknown because their node restarted."""
 UNSEEN_EXIT_CODE = 255
-"""Exit code that containerd gives a container whose end it did not observe."""
+"""Exit code that containerd reports for a container whose end it did not observe."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
-"""Reasons of a pending pod that waiting does not resolve."""
+"""Kubernetes' reasons for a pending pod that do not resolve by waiting."""
 _TIMED_OUT = "timed out"
-"""In the message of a reason that resolves itself: a new node cannot read secrets at first."""
+"""Part of messages that do resolve by waiting, as on a new node that cannot read secrets yet."""
 _FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
-"""What the platform's init containers do, for messages."""
+"""The work of each of the platform's init containers, for messages."""
 
 
 class Phase(StrEnum):
-    """The phase of a segment's pod."""
+    """The phase of a segment's pod: pending, running or ended."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -42,14 +45,15 @@ class PodStatus:
     """The state of a segment's pod.
 
     Attributes:
-        phase: Where it is.
-        reason: What it waits for, or how it ended.
-        outcome: How the segment ended, if its agent has not reported it.
-        exit_code: Of the training, where it has one.
-        cause: Why the segment ended.
-        is_hopeless: Whether it waits for something that will not come.
-        is_lost: Whether its node has been silent since it was told to go.
-        said: The last lines of an init container that failed.
+        phase: Whether the pod is pending, running or ended.
+        reason: Why the pod is pending, or how it ended, as a sentence for people.
+        outcome: How the segment ended, for use if its agent has not reported an outcome; None
+            before the end.
+        exit_code: Exit code of the training; None if it is unknown.
+        cause: Why the segment ended, for programs.
+        is_hopeless: Whether the pod is pending for a reason that does not resolve by waiting.
+        is_lost: Whether the node has not confirmed the deletion of the pod in time.
+        said: The last lines of output of an init container that failed.
     """
 
     phase: Phase
@@ -63,7 +67,7 @@ class PodStatus:
 
     @property
     def result(self) -> SegmentResult:
-        """How the segment ended, as far as the pod's status tells."""
+        """How the segment ended according to the pod's status."""
         return SegmentResult(
             outcome=self.outcome or Outcome.PREEMPTED,
             reason=self.reason,
@@ -76,11 +80,12 @@ GONE = PodStatus(Phase.ENDED, "its pod was deleted", Outcome.PREEMPTED, cause=Ca
 
 
 def read_status(pod: Any, now: datetime) -> PodStatus:
-    """Reads the status of a pod, of either Kubernetes client.
+    """Reads the status of a segment's pod.
 
     Args:
-        pod: The pod; None where there is none.
-        now: The time, to tell a pod that takes its leave from one that never will.
+        pod: The pod, as the synchronous or the asynchronous client returns it; None if the pod
+            does not exist.
+        now: The current time, by which pods whose deletion takes too long are detected.
     """
     if pod is None:
         return GONE
@@ -100,7 +105,7 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
         return _read_end(pod, containers)
     if status.phase == "Pending" or not _has_started(status.container_statuses):
         if pod.metadata.deletion_timestamp is not None:
-            # Its secrets may be deleted first: then it only waits for its own deletion.
+            # A missing secret is no failure then: it may have been deleted before the pod.
             return PodStatus(Phase.PENDING, "its pod is being deleted")
         reason, is_hopeless = _what_it_waits_for(status)
         return PodStatus(Phase.PENDING, reason, is_hopeless=is_hopeless)
@@ -108,9 +113,10 @@ def read_status(pod: Any, now: datetime) -> PodStatus:
 
 
 def telling_reason(before: str, now: str) -> str:
-    """What to say of a pod that waits, of what it waited for before and waits for now.
+    """Returns the more informative of the previous and the current reason of a pending pod.
 
-    Between two tries to pull an image Kubernetes says that it waits, not what went wrong.
+    Between two attempts to pull an image, Kubernetes reports only that it waits. The previous
+    reason, which contains the error, is returned then.
 
     >>> telling_reason("ErrImagePull: no such host", "ImagePullBackOff: Back-off pulling image")
     'ErrImagePull: no such host'
@@ -120,11 +126,13 @@ def telling_reason(before: str, now: str) -> str:
 
 
 def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
-    """Whether the training has ended and its agent has uploaded everything.
+    """Checks whether the training has ended and its agent has uploaded everything.
 
-    The agent ends after the training. As a native sidecar it stays until Kubernetes tells it to
-    go, and other containers of the study's may hold that up: there the training's container ends
-    after the agent's work, unless it was killed or told to go.
+    An agent in an ordinary container exits when it has uploaded everything. An agent that is a
+    native sidecar runs until Kubernetes ends it, for which other containers may have to end first.
+    With such an agent, the training's container waits for the uploads before it exits, unless it
+    was killed or the pod is being deleted. In these two cases the agent must have ended, or
+    `UPLOAD_SECONDS` must have passed.
     """
     if TRAINING not in containers:
         return False
@@ -200,15 +208,16 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
         return PodStatus(
             Phase.ENDED, reason, Outcome.FAILED, exit_code, cause=Cause.TRAINING_ERROR
         )
-    # The training ended well. If its agent did not report that, it resumes from its checkpoint.
+    # The exit code is 0. If the agent reported no outcome, the trial resumes from its checkpoint.
     reason = "its agent did not report how the training ended"
     return PodStatus(Phase.ENDED, reason, Outcome.PREEMPTED, exit_code, cause=Cause.AGENT_LOST)
 
 
 def _is_unseen(pod: Any, training: Any) -> bool:
-    """Whether the exit code means that nobody observed the end, not even the agent.
+    """Checks whether the exit code means that the end of the training was not observed.
 
-    An agent that outlives the training says how that ended, and then ends by itself.
+    This requires that the agent was lost or killed, too: an agent that outlives the training
+    reports how the training ended.
     """
     statuses = (
         *(pod.status.container_statuses or ()),
@@ -233,7 +242,10 @@ def _memory_limit(pod: Any) -> str | None:
 
 
 def _failure_before(pod: Any) -> PodStatus | None:
-    """How an init container failed, unless the pod was deleted."""
+    """Returns how an init container failed, or None if none failed.
+
+    The result is also None if the training has started, or the pod was evicted or deleted.
+    """
     has_started = _has_started(pod.status.container_statuses)
     if pod.status.reason or pod.metadata.deletion_timestamp is not None or has_started:
         return None
@@ -251,7 +263,7 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
         return PodStatus(Phase.ENDED, reason, Outcome.FAILED, cause=Cause.OUT_OF_MEMORY, said=said)
     told = _last_words(said)
     reason = f"{work} failed: {told}" if told else f"{work} failed"
-    # Restoring is the platform's work and is tried again; the rest is the study's own.
+    # A failed restore is the platform's fault and is repeated; other failures are the study's.
     is_preempted = (
         name == RESTORE or end.reason in LOST_REASONS or end.exit_code in PREEMPTED_EXIT_CODES
     )
@@ -260,14 +272,14 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
 
 
 def _last_words(said: str) -> str:
-    """The last line that pip marks as an error, or else the last line."""
+    """Returns the last line that starts with ``error:``, as in pip's output, or the last line."""
     lines = said.splitlines()
     errors = [line for line in lines if line.lower().startswith("error:")]
     return (errors or lines or [""])[-1]
 
 
 def _what_it_waits_for(status: Any) -> tuple[str, bool]:
-    """Kubernetes' reason for a pending pod, and whether waiting cannot help."""
+    """Returns why a pod is pending, and whether waiting will not resolve it."""
     for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):
@@ -283,7 +295,7 @@ def _what_it_waits_for(status: Any) -> tuple[str, bool]:
 
 
 def image_digest(pod: Any) -> str | None:
-    """Digest of the training's image; None where the cluster does not report it."""
+    """Returns the digest of the training's image, or None if the pod's status has none."""
     for status in (pod.status.container_statuses if pod is not None else None) or ():
         if status.name == TRAINING and "sha256:" in (status.image_id or ""):
             return "sha256:" + str(status.image_id).rpartition("sha256:")[2]

@@ -1,4 +1,4 @@
-"""The pod templates of pools: files of the operator."""
+"""Reads pod templates, which are files of the platform's operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TEMPLATES_VARIABLE = "HPO_POD_TEMPLATES"
 
 
 def read_template(resources: Resources, pod: Pod) -> Spec:
-    """Reads the pod template of a pool.
+    """Reads the pod template that a study names, or else that of its pool.
 
     Raises:
-        AirflowFailException: The file is missing, or is no template of a pod.
+        AirflowFailException: The file cannot be read, or does not contain a pod.
     """
     given = os.environ.get(TEMPLATES_VARIABLE)
     folder = Path(given) if given else dags_folder().parent / "k8s_pod_templates"

@@ -1,7 +1,7 @@
-"""The trigger of a pod: fires when its segment has ended, and follows its log meanwhile.
+"""The Airflow trigger of a segment's pod: fires when the segment has ended, and copies its log.
 
-All triggers of a triggerer share one watcher for each cluster and namespace: one list of pods a
-second, however many there are.
+A segment is one uninterrupted execution of a trial. All triggers of a triggerer process share one
+watcher per cluster and namespace, which lists the pods once a second for all of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 ALIVE_SECONDS = 20.0
-"""Heartbeat interval: the lease of a segment is kept as long as its pod exists."""
+"""Seconds between heartbeats, which extend the leases of segments whose pods exist."""
 OK, NOT_FOUND = 200, 404
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 
 class PodWatcher:
-    """Lists the pods of one namespace for all triggers that wait for a pod there."""
+    """Lists the pods of one namespace for all triggers that wait for a pod in the namespace."""
 
     def __init__(self, conn_id: str, namespace: str) -> None:
         self._hook = AsyncKubernetesHook(conn_id=conn_id)
@@ -44,11 +44,11 @@ class PodWatcher:
         self._unwanted: set[str] = set()
 
     def is_unwanted(self, segment: str) -> bool:
-        """Whether the gateway said at the last heartbeat that the segment is not needed."""
+        """Returns whether the gateway declared the segment unneeded at the last heartbeat."""
         return segment in self._unwanted
 
     async def watch(self, segment: str) -> AsyncIterator[Any]:
-        """Yields the segment's pod at each poll; None where it does not exist."""
+        """Yields the segment's pod at each poll, or None if the pod does not exist."""
         queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         self._waiting.setdefault(segment, []).append(queue)
         if self._task is None or self._task.done():
@@ -91,14 +91,14 @@ _watchers: dict[tuple[str, str], PodWatcher] = {}
 
 
 class SegmentTrigger(BaseTrigger):
-    """Fires when a segment's pod has ended, is gone, or has waited too long to start.
+    """Fires when a segment's pod has ended or was deleted, or cannot or need not start any more.
 
     Args:
-        segment: The segment.
-        namespace: Its pod's namespace.
-        pod: Its pod's name, for its log.
-        conn_id: Airflow connection of the cluster.
-        schedule_timeout: Seconds that the pod may wait for a node and its image.
+        segment: The segment's id.
+        namespace: The namespace of the segment's pod.
+        pod: The pod's name, by which its log is read.
+        conn_id: Name of the Airflow connection to the cluster.
+        schedule_timeout: Seconds that the pod may be pending before the trigger fires.
     """
 
     def __init__(
@@ -154,14 +154,19 @@ class SegmentTrigger(BaseTrigger):
             log.cancel()
 
     async def _copy_log(self, answer: Any) -> bool:
-        """Copies a log to its end; returns False where there is no log yet, or its node fails."""
+        """Copies the log in an HTTP answer to the task's log.
+
+        Returns:
+            Whether reading is finished: True at the end of the log or if the pod does not exist,
+            False if the log is not available yet.
+        """
         if answer.status == OK:
             async for line in answer.content:
                 self.log.info("%s", line.decode(errors="replace").rstrip())
         return answer.status in (OK, NOT_FOUND)
 
     async def _follow_log(self) -> None:
-        """Copies the output of the training to the task's log while it runs."""
+        """Copies the output of the training to the task's log while the training runs."""
         hook = AsyncKubernetesHook(conn_id=self.conn_id)
         options: dict[str, Any] = {}
         async with hook.get_conn() as connection:

@@ -1,7 +1,8 @@
-"""Verification of a built pod against the pod that platform and template make by themselves.
+"""Verifies a built pod by comparing it with the pod of platform and template alone.
 
-It repeats no rule on the study's part, but holds what these rules are for. So a way around one of
-them, or around the merge of specs, is refused all the same.
+The rules of `_pod_admission` check the study's settings. This module checks their effect: parts of
+the pod that belong to the platform or the template are unchanged. It therefore refuses a pod even
+if the study evaded one of those rules, or exploited the merge of specs.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from hpo_ops.runners.kubernetes._pod_names import TRAINING
 
 
 def check_built(platform: Spec, built: Spec, policy: PodPolicy) -> None:
-    """Refuses a built pod in which the study has changed parts of the platform or template.
+    """Checks that a study has not changed the platform's or the template's parts of a pod.
 
     Args:
-        platform: The pod of template and platform.
-        built: The same with the study's part merged over it.
-        policy: What the operator allows.
+        platform: The pod built from template and platform, without the study's part.
+        built: The same pod with the study's part merged over it.
+        policy: The operator's pod policy.
 
     Raises:
-        PodRefusedError: The study's part has changed what is not the study's.
+        PodRefusedError: The study has changed a part of the platform or the template.
     """
     if problems := list(_differences(platform, built, policy)):
         raise PodRefusedError(problems)
@@ -79,7 +80,7 @@ def _changed_training(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _own_containers(spec: Spec) -> Iterator[Spec]:
-    """The training container and the study's own containers."""
+    """Yields the training container and the study's additional containers."""
     for key in ("initContainers", "containers"):
         for container in spec.get(key, ()):
             if container["name"] not in PLATFORM_CONTAINERS:
@@ -87,7 +88,7 @@ def _own_containers(spec: Spec) -> Iterator[Spec]:
 
 
 def _changed_protection(before: Spec, after: Spec) -> Iterator[str]:
-    """Security settings of the template, of pod or container, that the built pod weakens."""
+    """Yields a message for each security setting of the template that the built pod changes."""
     old = {item["name"]: item.get("securityContext", {}) for item in _own_containers(before)}
     whole = before.get("securityContext", {})
     found = [("spec", after.get("securityContext", {}), whole)]
@@ -103,7 +104,7 @@ def _changed_protection(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _foreign_mounts(before: Spec, after: Spec) -> Iterator[str]:
-    """Containers of the study that mount volumes of the platform or template."""
+    """Yields a message for each mount of a platform's or template's volume that a study added."""
     old = {item["name"]: item.get("volumeMounts", []) for item in _own_containers(before)}
     closed = set(_by_name(before.get("volumes"))) - {*PLATFORM_VOLUMES}
     for item in _own_containers(after):
@@ -118,7 +119,7 @@ def _by_name(items: Any) -> dict[str, Spec]:
 
 
 def _segment_secret(before: Spec, after: Spec) -> str | None:
-    """Secrets of segments that the study's part of the pod refers to in any field."""
+    """Returns the name of a segment's secret that the study's part refers to, or None."""
     old, new = (set(_secret_names(_without_platform(spec))) for spec in (before, after))
     return min(new - old, default=None)
 
@@ -133,7 +134,7 @@ def _without_platform(spec: Spec) -> dict[str, Any]:
 
 
 def _secret_names(value: object, *, is_secret: bool = False) -> Iterator[str]:
-    """Names of segments' secrets below fields such as secretRef, secretName, imagePullSecrets."""
+    """Yields the names of segments' secrets in fields such as secretRef and imagePullSecrets."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _secret_names(item, is_secret=is_secret or "secret" in str(key).lower())

@@ -1,4 +1,7 @@
-"""The plan of a segment's pod: everything that its spec is built from, and its labels."""
+"""The settings from which the pod of a segment is built, and the pod's labels.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -23,31 +26,32 @@ from hpo_ops.runners.kubernetes._pod_names import (
 Spec = dict[str, Any]
 
 UPLOAD_SECONDS = 60
-"""Time that the agent has to upload the last checkpoint after the training has ended."""
+"""Seconds that the agent has to upload the last checkpoint after the training has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentPod:
-    """Everything that the spec of a segment's pod is built from.
+    """The settings from which a segment's pod is built.
 
     Attributes:
-        assignment: What the segment is to do.
+        assignment: The segment to run: parameters, first and last step, seed.
         study: The study's name.
-        run_id: The study's DAG run.
-        key: The study's path in the store.
+        run_id: The id of the study's DAG run.
+        key: The study's unique key, which is also its path in the store.
         command: The training command.
         image: Image of the training container.
-        agent_image: Image with this package, for the containers around it.
+        agent_image: Image with this package, for the platform's containers.
         gateway_url: URL of the gateway, as the agent reaches it.
         secret: Name of the Kubernetes secret with the segment's token and the store's keys.
         resources: Resources of the training container.
         pod: The section ``pod`` of the study.
         environment: Environment variables of the training, from the study.
-        code: Name of the code archive in the store; None where the image has the code.
-        packages: Arguments of ``pip install`` for the code; empty installs nothing.
-        policy: What the operator lets studies ask of their pods.
-        names_image: Whether the image is the study's own choice, not the platform's.
-        has_native_sidecars: Whether the cluster has native sidecar containers (Kubernetes 1.29).
+        code: Name of the code archive in the store; None if the image contains the code.
+        packages: Arguments of ``pip install`` for the code; empty if nothing is installed.
+        policy: The pod policy: the pod settings that the operator allows studies to use.
+        names_image: Whether the study names the image; otherwise it is the platform's default.
+        has_native_sidecars: Whether the cluster has native sidecar containers (from Kubernetes
+            1.29).
     """
 
     assignment: Assignment
@@ -70,13 +74,13 @@ class SegmentPod:
 
     @property
     def name(self) -> str:
-        """A readable name; pods are found by their labels, never by name."""
+        """The pod's name, built from study, trial and segment."""
         plain = re.sub(r"[^a-z0-9-]+", "-", self.study.lower()).strip("-")[:35].strip("-")
         return f"hpo-{plain or 'study'}-{self.assignment.trial}-{self.assignment.segment[:8]}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels by which the pod is found."""
+        """The labels that name the pod's study, run, trial and segment."""
         return {
             **trial_labels(self.study, self.run_id, self.assignment.trial, key=self.key),
             SEGMENT_LABEL: self.assignment.segment,
@@ -84,13 +88,13 @@ class SegmentPod:
 
 
 def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, str]:
-    """The labels that all pods of a trial have.
+    """Returns the labels that all pods of a trial have.
 
     Args:
         study: The study's name.
-        run_id: Its DAG run.
+        run_id: The id of the study's DAG run.
         trial: The trial's number.
-        key: The study's key; other studies may have the same name and run id.
+        key: The study's unique key, since several studies may have the same name and run id.
     """
     return {
         **MANAGED_BY,
@@ -102,7 +106,10 @@ def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, 
 
 
 def label_value(text: str) -> str:
-    """Text as a valid label value; a changed text ends with a hash, so that it stays unique."""
+    """Converts a text to a valid label value.
+
+    If this changes the text, a hash is appended, so that different texts have different values.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[:63].strip("._-")
     if plain == text:
         return plain

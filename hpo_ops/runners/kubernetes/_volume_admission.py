@@ -1,4 +1,7 @@
-"""Admission of the volumes under ``pod.spec`` of a study, by the operator's pod policy."""
+"""Checks the volumes under a study's ``pod.spec`` against the pod policy.
+
+The pod policy is set by the operator, the person who runs the platform.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ _AGENT_AND_TEMPORARY = (AGENT_VOLUME, AGENT_TEMPORARY, TRAINING_TEMPORARY)
 
 
 def judge_volume(path: str, volume: Spec, pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """Why a volume that a study declares is refused.
+    """Yields the reasons why a volume that a study declares is refused; none if it is allowed.
 
     Args:
-        path: Where it stands, for messages.
+        path: The volume's path in the study, for messages.
         volume: The volume.
         pod: The study's section ``pod``.
-        policy: What the operator allows.
+        policy: The operator's pod policy.
     """
     if volume["name"] in (*PLATFORM_VOLUMES, *_AGENT_AND_TEMPORARY):
         yield f"{path} is a volume of the platform, which studies may not change"
@@ -65,7 +68,7 @@ def _judge_volume_source(
 
 
 def _judge_ephemeral(path: str, content: Spec) -> Iterator[str]:
-    """Refusals of ephemeral volumes that copy another claim or name an existing volume."""
+    """Yields refusals of an ephemeral volume that copies a claim or uses an existing volume."""
     template = content.get("volumeClaimTemplate")
     spec = template.get("spec") if isinstance(template, Mapping) else None
     if not isinstance(spec, Mapping):

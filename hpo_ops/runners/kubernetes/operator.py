@@ -1,4 +1,7 @@
-"""The operator of trials that run as pods: one pod for each segment, found by its labels."""
+"""The Airflow operator of trials that run as pods.
+
+Each segment (one uninterrupted execution of a trial) is a pod, which is found by its labels.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +42,16 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 SEGMENT_KEY = "pod"
-"""Idempotency key of all attempts of a task: a retried task finds its segment and its pod."""
+"""Idempotency key of all attempts of a task, by which a retry finds the segment and its pod."""
 NATIVE_SIDECARS = (1, 29)
 
 
 class TrialPodOperator(TrialTask, KubernetesPodOperator):
-    """Runs one trial as pods, deferred while they run.
+    """Runs one trial as a sequence of pods; the task is deferred while a pod runs.
 
-    Airflow's operator creates the request and the connection. Waiting is done here, since a
-    segment ends when its agent has uploaded everything, not when the training container ends,
-    and since a trial may have several pods, one after the other.
+    Airflow's `KubernetesPodOperator` connects to the cluster and builds the request. This class
+    waits for the pods itself, since a segment ends when its agent has uploaded everything, not
+    when the training container ends, and since a trial may have several pods in sequence.
     """
 
     ui_color = "#e8def8"
@@ -108,7 +111,18 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         ooms: int,
         study: Mapping[str, Any],
     ) -> None:
-        """Records how a segment's pod ended, deletes the pod, and asks for the next action."""
+        """Reports how a segment's pod ended, deletes the pod, and continues or ends the trial.
+
+        Airflow calls this method when the trigger has fired.
+
+        Args:
+            context: Airflow's context of the task.
+            event: The trigger's event.
+            segment: The segment's id.
+            namespace: The namespace of the segment's pod.
+            ooms: How many earlier segments of the trial ran out of memory.
+            study: The study's handle, serialized.
+        """
         handle = StudyHandle.from_dict(study)
         pod = self.find_segment(namespace, segment)
         status = read_status(pod, datetime.now(UTC))
@@ -140,7 +154,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
     ) -> SegmentResult:
-        """How the segment ended by its pod: the fallback for an agent that reported nothing."""
+        """Returns how the segment ended according to its pod.
+
+        The gateway uses this result only if the segment's agent has not reported a result.
+        """
         if timeout := event.get("timeout"):
             return SegmentResult(outcome=Outcome.FAILED, reason=timeout, cause=Cause.NOT_STARTED)
         if unwanted := event.get("unwanted"):
@@ -154,7 +171,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     # -- Kubernetes --------------------------------------------------------------------------
 
     def find_segment(self, namespace: str, segment: str) -> kubernetes.V1Pod | None:
-        """The pod of a segment."""
+        """Returns the pod of a segment, or None if it does not exist."""
         found = self.client.list_namespaced_pod(
             namespace, label_selector=f"{SEGMENT_LABEL}={segment}"
         ).items
@@ -167,7 +184,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return self.hook.get_namespace() or DEFAULT_NAMESPACE
 
     def _delete_ended(self, study: StudyHandle, number: int) -> None:
-        """Deletes ended pods of this trial that an earlier attempt of the task has left."""
+        """Deletes ended pods of the trial that earlier attempts of the task did not delete."""
         labels = trial_labels(study.name, study.run_id, number, key=study.key)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = self.client.list_namespaced_pod(
@@ -179,9 +196,10 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
                 self.delete(pod, is_lost=status.is_lost)
 
     def delete(self, pod: kubernetes.V1Pod, *, is_lost: bool) -> None:
-        """Deletes a pod, without waiting for its node if nothing runs there any more.
+        """Deletes a pod; does nothing if the pod does not exist.
 
-        A node may take long to confirm the end of a pod, or be lost meanwhile.
+        If the pod has ended or its node is lost, the deletion does not wait for the node, which
+        might confirm it late or never.
         """
         is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
         try:
@@ -246,7 +264,11 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return pod
 
     def _build(self, template: Spec, plan: SegmentPod) -> Spec:
-        """Builds the pod, if the operator's current policy allows it. No secret exists before."""
+        """Builds the pod, before its secret is created.
+
+        Raises:
+            AirflowFailException: The operator's current pod policy does not allow the pod.
+        """
         refusals = judge_namespace(plan.pod.namespace, plan.policy, own=self._own_namespace())
         try:
             if refusals:
@@ -270,7 +292,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             self.client.replace_namespaced_secret(name, namespace, body)
 
     def _give_to(self, pod: kubernetes.V1Pod, secret: str, namespace: str) -> None:
-        """Makes the pod the owner of its secret: Kubernetes deletes them together."""
+        """Makes the pod the owner of its secret, so that Kubernetes deletes both together."""
         owner = kubernetes.V1OwnerReference(
             api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid
         )
@@ -279,12 +301,15 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
     @cached_property
     def server_version(self) -> tuple[int, int]:
-        """Major and minor version of the cluster."""
+        """Major and minor version of the cluster's Kubernetes."""
         return read_server_version(self.client)
 
 
 def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
-    """Major and minor version of a cluster; some clouds write the minor one as `34+`."""
+    """Returns the major and minor version of a cluster's Kubernetes.
+
+    Some cloud providers append a plus sign to the minor version, as in `34+`; it is ignored.
+    """
     found = kubernetes.VersionApi(api.api_client).get_code()
     digits = "".join(filter(str.isdigit, found.minor))
     return int(found.major), int(digits)
@@ -292,7 +317,7 @@ def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """Resources, images and template of the pod of a trial's next segment."""
+    """The resources, images and template for the pod of a trial's next segment."""
 
     resources: Resources
     pod: Pod

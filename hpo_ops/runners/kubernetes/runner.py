@@ -1,4 +1,7 @@
-"""The runner `kubernetes`: each segment of a trial is a pod."""
+"""The runner `kubernetes`, which runs each segment of a trial as a pod.
+
+A segment is one uninterrupted execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,15 @@ if TYPE_CHECKING:
     from hpo_ops.config import StudyConfig
 
 CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST")
-"""Environment variables of a platform with a cluster: a connection to one, or being in one."""
+"""Variables that are set if Airflow has a connection to a cluster or itself runs in a cluster."""
 
 
 class KubernetesRunner:
-    """Runs each segment as a pod with `resources` and `pod` of its study.
+    """Runs each segment as a pod with the settings `resources` and `pod` of its study.
 
-    A study's pool is `resources.pool`, or follows from its GPUs. Pools with GPUs are as large as
-    their nodes; in others the cluster itself queues what does not fit.
+    A study uses the pool (a shared amount of resources) that `resources.pool` names, or else one
+    that follows from the GPUs it requests. The capacity of a pool with GPUs is the number of GPUs
+    of its nodes. Other pools are unlimited, and the cluster itself queues pods that do not fit.
     """
 
     name = "kubernetes"
@@ -74,7 +78,7 @@ class KubernetesRunner:
         return Provenance(image=study.image or training_image(environment))
 
     def cache_parts(self, study: StudyConfig) -> dict[str, Any]:
-        # What has its default value is left out: scores from before it counted are still found.
+        # Default values are left out, so that scores cached by earlier versions are still found.
         parts: dict[str, Any] = {}
         if pod := study.pod.model_dump(mode="json", exclude_defaults=True):
             parts["pod"] = pod
