@@ -1,1 +1,1 @@
-"""Studies in Airflow: the DAG factory, operators, triggers and sensors."""
+"""Runs studies in Airflow: the DAG factory, operators, triggers, sensors and an executor."""

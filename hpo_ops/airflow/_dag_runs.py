@@ -1,4 +1,4 @@
-"""DAG runs of Airflow, started by the gateway inside the api-server."""
+"""Starts DAG runs and reads their states, for the gateway inside Airflow's api-server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from airflow.utils.types import DagRunTriggeredByType
 
 
 class AirflowRuns:
-    """DAG runs in Airflow's database. The caller must have checked the right to start them."""
+    """DAG runs in Airflow's database.
+
+    The caller must have checked that the user may start the DAG run.
+    """
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
-        """Starts a DAG run; does nothing if there is one with that id.
+        """Starts a DAG run; does nothing if a run with this id exists.
 
         Raises:
-            LookupError: There is no such DAG yet.
+            LookupError: The DAG does not exist yet.
         """
         try:
             trigger_dag(

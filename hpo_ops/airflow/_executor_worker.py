@@ -1,4 +1,7 @@
-"""A worker process of the executor: how it is started, what it runs, how it is ended."""
+"""Starts, runs and ends the worker processes of the executor.
+
+A worker runs workloads: Airflow's term for a task instance, a callback or a connection test.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,26 @@ if TYPE_CHECKING:
     from airflow.executors.workloads import ExecutorWorkload
 
 TITLE = "airflow worker -- WorkerPipeExecutor:"
-"""Start of the process titles of workers."""
+"""Prefix of the process titles of workers."""
 
 _PR_SET_PDEATHSIG = 1
 _LONGEST_ERROR = 500
-"""Characters of an error that a worker sends; a short message is written to a pipe atomically."""
+"""Maximum length of the error text that a worker sends.
+
+Short messages are written to a pipe atomically.
+"""
 
 
 @dataclass
 class Worker:
-    """One worker process, as the scheduler's process sees it.
+    """The scheduler's record of one worker process.
 
     Attributes:
         process: The worker process.
-        pipe: This end of the worker's pipe; None once the other end is closed.
-        workload: What the worker was given and has not finished.
-        given_at: When it was given, by the monotonic clock.
-        has_begun: Whether the worker has said that it runs the workload.
+        pipe: The scheduler's end of the pipe to the worker; None after the pipe was closed.
+        workload: The workload that was sent to the worker and has not ended; None if idle.
+        given_at: Monotonic time at which the workload was sent.
+        has_begun: Whether the worker has confirmed that it has begun the workload.
     """
 
     process: BaseProcess
@@ -50,7 +56,7 @@ def fork_worker(*, foreign: Sequence[Connection | None], server: str) -> Worker:
     """Starts a worker process that waits for its first workload.
 
     Args:
-        foreign: Ends of other pipes, which the worker inherits and closes.
+        foreign: Ends of the scheduler's other pipes, which the worker inherits and must close.
         server: URL of Airflow's execution API.
     """
     here, there = multiprocessing.Pipe()
@@ -63,14 +69,17 @@ def fork_worker(*, foreign: Sequence[Connection | None], server: str) -> Worker:
 
 
 def close_worker(worker: Worker) -> None:
-    """Closes the pipe to a worker: a worker that is idle ends."""
+    """Closes the pipe to a worker, so that the worker exits as soon as it is idle."""
     if worker.pipe is not None:
         worker.pipe.close()
         worker.pipe = None
 
 
 def signal_worker(worker: Worker, number: signal.Signals) -> None:
-    """Signals a worker that is alive; the pid of a dead one may belong to another process."""
+    """Sends a signal to a worker that is alive.
+
+    A dead worker gets no signal, because its process id may belong to another process by now.
+    """
     if worker.process.is_alive() and worker.process.pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker.process.pid, number)
@@ -81,7 +90,7 @@ def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -
     # Ctrl-C is for the scheduler, which lets tasks finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # A pipe is closed only when no process holds its other end any more.
+    # The reader of a pipe sees its end only when no process holds the other end any more.
     for end in foreign:
         if end is not None:
             end.close()
@@ -110,7 +119,11 @@ def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
 
 
 def _kill_children_with(worker: int) -> None:
-    """Has the kernel kill the process of a task when its worker is killed."""
+    """Registers each task process with the kernel to be killed when its worker dies (Linux only).
+
+    Args:
+        worker: Process id of the worker.
+    """
     if sys.platform != "linux":
         return
     prctl = ctypes.CDLL(None).prctl

@@ -44,14 +44,16 @@ if TYPE_CHECKING:
 class PrepareOperator(BaseOperator):
     """Checks the study and its store, and enters the study in the ledger.
 
-    Returns the trial numbers that a rolling study is mapped over, and pushes the study's handle
-    by XCom.
+    The task pushes the study's handle to XCom. In a rolling study (`flow: rolling`) it returns the
+    trial numbers over which the first trial task is mapped; otherwise it returns an empty list.
 
     Args:
-        config: The study; None takes it from the trigger's ``study``.
-        problem: What is wrong with the study's file: the task fails with it.
+        config: The study configuration; if None, the key ``study`` of the trigger config is used.
+        problem: Why the study file cannot be used: the task fails with this message. None if the
+            file is valid.
         runner: The runner of the generic DAG.
-        most_trials: Number of trials (with folds: folds) that a rolling DAG has tasks for.
+        most_trials: Number of trials for which a rolling study's DAG has tasks; each fold counts
+            as a trial.
     """
 
     ui_color = "#e8eaf6"
@@ -113,12 +115,12 @@ class PrepareOperator(BaseOperator):
         for warning in runner.find_warnings(config):
             self.log.warning("%s", warning)
         context["ti"].xcom_push(key=HANDLE, value=study.to_dict())
-        # Airflow maps tasks over the return value of another task only.
+        # Airflow can map tasks only over the return value of another task.
         count = min(config.mapped_trials, max_mapped()) if config.flow is Flow.ROLLING else 0
         return list(range(count))
 
     def _origin(self, config: StudyConfig) -> Provenance:
-        """The provenance of the study's trials; empty where the code cannot be hashed."""
+        """Determines the provenance of the study's trials; empty if the code cannot be hashed."""
         try:
             return find_origin(config, os.environ)
         except (BadCodeError, OSError) as error:
@@ -126,11 +128,13 @@ class PrepareOperator(BaseOperator):
             return Provenance()
 
     def _pack_code(self, config: StudyConfig) -> tuple[str | None, list[str]]:
-        """Packs the code where the runner wants an archive, and checks that the store answers.
+        """Uploads the code as an archive if the runner needs one, and checks the store's access.
+
+        An archive that is already in the store is not uploaded again.
 
         Returns:
-            The archive's name in the store, and what pip installs for it. The archive is uploaded
-            only if the store does not have it.
+            The archive's name in the store, and the arguments with which pip installs the code's
+            packages; None and an empty list if the runner needs no archive.
         """
         store = open_store(config.checkpoints.store or "", store_credentials())
         if config.code is None or not find_runner(config.runner).packs_code:
@@ -144,12 +148,12 @@ class PrepareOperator(BaseOperator):
 
     @property
     def numbers(self) -> XComArg:
-        """The trial numbers that the task returns, to map over."""
+        """A reference to the trial numbers that the task returns, for tasks that are mapped."""
         return Numbers(self)
 
     @property
     def study(self) -> XComArg:
-        """The study's handle, for the tasks after this one."""
+        """A reference to the study's handle in XCom, for later tasks."""
         return XComArg(self, key=HANDLE)
 
     def _study(self, context: Context) -> StudyConfig:
@@ -186,19 +190,20 @@ class PrepareOperator(BaseOperator):
 
 
 def triggering_user(context: Context) -> str | None:
-    """The person who triggered the DAG run; None for a scheduled run.
+    """Returns the person who triggered the DAG run, or None if no person did.
 
-    Airflow hands the name on to runs that a task of the run triggers, such as repeats.
+    Airflow passes the name to the runs that a task of this run triggers, such as repeats.
     """
     run = context["dag_run"]
     return run.triggering_user_name or None if run else None
 
 
 class Numbers(PlainXComArg):
-    """A list of consecutive trial numbers, for a task to map over.
+    """A reference to a list of consecutive trial numbers over which a trial task is mapped.
 
-    The list begins with the ``first_trial`` of the task that returns it, or with 0. The mapped
-    instance i has the number ``first_trial + i``: it need not fetch the list to know.
+    The list starts with the attribute ``first_trial`` of the task that returns the list; if the
+    task has no such attribute, with 0. So the instance with map index i computes its number
+    ``first_trial + i`` without fetching the list.
     """
 
     def resolve(self, context: Mapping[str, Any]) -> range:

@@ -1,4 +1,7 @@
-"""Repeats of a study: the first run of an experiment triggers the other runs of its DAG."""
+"""Triggers the repeats of a study with other seeds.
+
+The repeats form an experiment: its first DAG run triggers all other runs of the same DAG.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RepeatOf:
-    """The experiment that a run belongs to, and its number there.
+    """The position of a DAG run in its experiment.
 
     Attributes:
-        experiment: Id of the first run; None where there are no repeats.
-        number: Number of the repeat; the first run is 0.
+        experiment: Run id of the experiment's first run; None if the study is not repeated.
+        number: Number of the repeat; the first run has the number 0.
     """
 
     experiment: str | None = None
@@ -34,10 +37,11 @@ class RepeatOf:
 
 
 def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
-    """The repeat that this run is, from its trigger config.
+    """Reads from the trigger config which repeat of an experiment the current DAG run is.
 
     Raises:
-        AirflowFailException: A person gave the key, which only the first run may set.
+        AirflowFailException: The key `REPEAT` of the trigger config was not set by the first run
+            of the experiment, which alone may set it.
     """
     given = _conf(context).get(REPEAT)
     if given is None:
@@ -57,7 +61,16 @@ def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
 
 
 def start_repeats(context: Context, repeat: RepeatOf, count: int) -> None:
-    """Triggers the other runs of an experiment, if this is the first; safe to repeat."""
+    """Triggers the other runs of an experiment if the current run is the first; safe to repeat.
+
+    Args:
+        context: The context of the calling task.
+        repeat: The position of the current run in its experiment.
+        count: Number of runs of the experiment, including the first.
+
+    Raises:
+        RuntimeError: Airflow did not start a run.
+    """
     if repeat.experiment is None or repeat.number > 0:
         return
     dag_id, conf = context["dag"].dag_id, _conf(context)

@@ -1,6 +1,7 @@
-"""The configurations of running studies on this machine.
+"""Stores the configurations of running studies in files on this machine.
 
-The DAG of a running study is built from here when its file is broken or deleted.
+If the study file of a running study becomes invalid or is deleted, its DAG is built from the
+stored configuration.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hpo_ops.protocol import write_atomically
 
 
 def code_folder() -> Path:
-    """Folder of this machine for code from the store."""
+    """Returns the folder of this machine into which code archives from the store are unpacked."""
     return _home() / "code"
 
 
@@ -24,23 +25,29 @@ def _home() -> Path:
 
 
 class RunningStudies:
-    """One file for each running study: written by `prepare`, deleted by `finalize`."""
+    """A folder with one file for each running study.
+
+    The task `prepare` writes the file, and the task `finalize` deletes it.
+
+    Args:
+        folder: The folder; by default a folder in Airflow's home.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or _home() / "running"
 
     def remember(self, dag_id: str, run_id: str, config: StudyConfig) -> None:
-        """Writes the file of a study that starts."""
+        """Writes the configuration of a study that starts to the study's file."""
         self._folder.mkdir(parents=True, exist_ok=True)
         data = {"dag_id": dag_id, "run_id": run_id, "config": config.to_dict()}
         write_atomically(self._file(dag_id, run_id), json.dumps(data))
 
     def forget(self, dag_id: str, run_id: str) -> None:
-        """Deletes the file of a study that has ended."""
+        """Deletes the file of a study that has ended, if the file exists."""
         self._file(dag_id, run_id).unlink(missing_ok=True)
 
     def studies(self) -> dict[str, StudyConfig]:
-        """The running studies, by DAG id."""
+        """Returns the configurations of the running studies by DAG id; skips unreadable files."""
         found: dict[str, StudyConfig] = {}
         for file in sorted(self._folder.glob("*.json")):
             try:

@@ -1,4 +1,8 @@
-"""Sensors of a study: early stopping, and the wait for the next mapped task of trials."""
+"""Sensors of a study: one ends the study, one waits until its next mapped trial task is needed.
+
+A study has one of two flows: rounds (batches of trials sampled together) or rolling (each free
+slot is refilled at once).
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,22 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 60.0
-"""Seconds between two comparisons of a rolling study with its tasks."""
+"""Seconds between two comparisons of a rolling study's trials with their Airflow tasks."""
 ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
 class EarlyStopSensor(BaseSensorOperator):
-    """Ends a study: what has not started is skipped, and `publish` comes next.
+    """Skips the tasks that have not started when a study is over, so that `publish` runs next.
 
-    In rounds it looks once after each round and waits only while the study is paused. In a
-    rolling study it waits beside the trials until the study is over.
+    In a study with rounds, a sensor after each round checks the study once, and waits only while
+    the study is paused. In a rolling study, one sensor runs in parallel with the trials and waits
+    until the study is over.
 
     Args:
         study: The study's handle.
-        later_tasks: Tasks to skip when the study is over.
-        trial_tasks: In a rolling study the mapped tasks of trials, by the number of the first
-            trial of each; their unstarted instances are skipped.
+        later_tasks: Ids of the tasks to skip when the study is over.
+        trial_tasks: Ids of a rolling study's mapped trial tasks, each by the number of its first
+            trial. Instances that have not started are skipped when the study is over.
     """
 
     ui_color = "#fce4ec"
@@ -80,7 +85,7 @@ class EarlyStopSensor(BaseSensorOperator):
         return verdict.to_dict()
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Continues after the trigger has fired."""
+        """Resumes the deferred sensor after its trigger has fired."""
         return self.execute(context)
 
     def _skip_the_rest(
@@ -98,12 +103,15 @@ class EarlyStopSensor(BaseSensorOperator):
             raise DownstreamTasksSkipped(tasks=skipped)
 
     def _instance_of(self, number: int) -> tuple[str, int]:
-        """The task and map index of a trial of a rolling study."""
+        """Returns the task id and the map index of a trial in a rolling study."""
         first = max(first for first in self.trial_tasks if first <= number)
         return self.trial_tasks[first], number - first
 
     def _abandon_lost(self, context: Context, gateway: GatewayClient, study: StudyHandle) -> None:
-        """Fails trials whose task ended without a report, for example marked by a person."""
+        """Fails trials whose task has ended, but whose end neither gateway nor XCom received.
+
+        This happens, for example, if a person sets the state of a task in Airflow's UI.
+        """
         run_id = context["run_id"]
         states = (
             context["ti"]
@@ -129,7 +137,14 @@ class EarlyStopSensor(BaseSensorOperator):
     def _absorb(
         self, context: Context, gateway: GatewayClient, study: StudyHandle, lost: Sequence[int]
     ) -> None:
-        """Sends the scores by XCom of trials whose end the gateway has missed."""
+        """Sends the gateway the results in XCom of trials whose end it did not receive.
+
+        Args:
+            context: The context of this task.
+            gateway: Client of the gateway.
+            study: The study's handle.
+            lost: Numbers of these trials.
+        """
         for number in lost:
             task_id, index = self._instance_of(number)
             scores = pull_scores(context, task_id, [index])
@@ -137,7 +152,11 @@ class EarlyStopSensor(BaseSensorOperator):
                 log_comparison(self.log, gateway.absorb(study.id, scores))
 
     def _user_reason(self, gateway: GatewayClient, study: StudyHandle) -> str | None:
-        """The answer of the study's own stopping criterion: a reason, or whether to stop."""
+        """Calls the user's stopping criterion (``stop.when``).
+
+        Returns:
+            The reason to stop; None if the study has no such criterion or is to continue.
+        """
         config = config_of(study)
         if config.stop.when is None:
             return None
@@ -150,15 +169,16 @@ class EarlyStopSensor(BaseSensorOperator):
 
 
 class LaterTrialsSensor(BaseSensorOperator):
-    """Waits until a rolling study needs the trials of its next mapped task, and returns them.
+    """Waits until the next mapped trial task of a rolling study is needed; returns its trials.
 
-    It costs a trigger while it waits. Where the study is over before, it is skipped, and the
-    mapped task with it.
+    The returned trial numbers are the numbers over which the trial task is mapped. While it waits,
+    the sensor is deferred to a trigger. If the study ends first, the sensor and its trial task are
+    skipped.
 
     Args:
         study: The study's handle.
-        first_trial: The first trial of the mapped task.
-        most: Instances that the mapped task can have.
+        first_trial: Number of the first trial of the mapped task.
+        most: The largest number of instances of the mapped task.
     """
 
     ui_color = "#fce4ec"
@@ -186,5 +206,5 @@ class LaterTrialsSensor(BaseSensorOperator):
         )
 
     def resume(self, context: Context, event: Any = None) -> list[int]:
-        """Continues after the trigger has fired."""
+        """Resumes the deferred sensor after its trigger has fired."""
         return self.execute(context)

@@ -1,8 +1,8 @@
-"""Temporary credentials for pods, by AWS's `AssumeRole` with a session policy.
+"""Creates temporary store credentials for pods with AWS's `AssumeRole` and a session policy.
 
-The connection `hpo_s3` names the role in its extra `pod_role_arn`. What a session may do is what
-both the role and the session's own policy allow. The role must trust the platform's user only: a
-role that trusts everyone could be assumed again, without the policy, by a session of its own.
+The connection `hpo_s3` names the role in its extra field `pod_role_arn`. A session has the
+permissions that both the role and the session's policy grant. The role must trust only the
+platform's user: otherwise a pod could assume the role again without the session policy.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from hpo_ops.checkpoints.session_policy import StoreAccess, session_policy
 from hpo_ops.client.store_session import StoreSession
 
 SESSION_SECONDS = 3600
-"""The longest session that AWS allows for a role assumed by another role."""
+"""Lifetime of the credentials: the longest that AWS allows if one role assumes another role."""
 
 
 def open_store_session(access: StoreAccess, segment: str) -> StoreSession:
-    """Creates temporary credentials that are limited to one access.
+    """Creates temporary store credentials for one segment (one execution of a trial).
+
+    Args:
+        access: The parts of the store to which the credentials are limited.
+        segment: The segment's id, which becomes part of the session's name.
 
     Raises:
-        LookupError: No role is configured.
-        ConnectionError: The service did not answer, or refused.
+        LookupError: No role for pods is configured.
+        ConnectionError: The token service did not answer, or refused the request.
     """
     role = pod_role()
     if role is None:
@@ -40,13 +44,16 @@ def open_store_session(access: StoreAccess, segment: str) -> StoreSession:
 
 
 def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> StoreSession:
-    """Assumes a role for a session that is limited to one access.
+    """Requests credentials of a role that are limited to some parts of the store.
 
     Args:
-        service: A client of STS, from `token_service`.
+        service: A client of the token service (STS), from `token_service`.
         role: The role's ARN.
-        access: What the session is limited to.
+        access: The parts of the store to which the credentials are limited.
         name: Name of the session in the service's audit log.
+
+    Raises:
+        ConnectionError: The token service did not answer, or refused the request.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -68,7 +75,12 @@ def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> S
 
 @lru_cache(maxsize=4)
 def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
-    """A client of the token service (STS); cached, since creating one is slow."""
+    """Returns a client of the token service (STS), from a cache, since creating one is slow.
+
+    Args:
+        credentials: The credentials of the platform's user.
+        endpoint: URL of the token service; None for AWS's own.
+    """
     import boto3
     from botocore.config import Config
 
@@ -79,6 +91,6 @@ def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
         aws_secret_access_key=credentials.secret_access_key,
         aws_session_token=credentials.session_token,
         region_name=credentials.region,
-        # An agent that waits for the answer asks again after ten seconds.
+        # The agent that waits for the answer repeats its request after ten seconds.
         config=Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2}),
     )

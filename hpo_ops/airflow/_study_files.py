@@ -1,4 +1,4 @@
-"""The study files of a DAGs folder, and what is wrong with them."""
+"""Finds and reads the study files of a folder, and reports files that cannot be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from hpo_ops.config.runner_registry import generic_dags
 
 
 def list_study_files(folder: Path, only: str | None) -> list[Path]:
-    """The study files in a folder; if one DAG is wanted, only its file, where that is known."""
+    """Lists the study files in a folder.
+
+    Args:
+        folder: The folder with the study files.
+        only: Id of the only DAG that is needed: if exactly one file has this name, only that file
+            is returned. None for all files.
+    """
     paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
     if only is None:
         return paths
@@ -25,10 +31,16 @@ def list_study_files(folder: Path, only: str | None) -> list[Path]:
 def read_study_files(
     paths: Sequence[Path], running: Mapping[str, StudyConfig]
 ) -> dict[str, tuple[StudyConfig | None, str | None]]:
-    """Reads study files; returns study and problem by DAG id.
+    """Reads study files and checks that their names are unique.
 
-    A study that runs while its file is broken or changed has both: the study that runs, and why
-    no other can start.
+    Args:
+        paths: The study files.
+        running: Configurations of the running studies, by DAG id.
+
+    Returns:
+        A study and a problem for each DAG id. The study is None if its file cannot be used; the
+        problem is None if the file is valid. If a study runs while its file is invalid or was
+        changed, both are given: the running study, and the reason why no new run can start.
     """
     found: dict[str, tuple[StudyConfig | None, str | None]] = {}
     sources: dict[str, Path] = {}
@@ -57,7 +69,7 @@ def read_study_files(
 
 
 def _shape(study: StudyConfig) -> tuple[Flow, int, bool]:
-    """The properties of a study that decide which tasks its DAG has."""
+    """Returns the properties of a study that determine which tasks its DAG has."""
     is_rolling = study.flow is Flow.ROLLING
     count = count_mapped_tasks(study) if is_rolling else count_rounds(study)
     return study.flow, count, study.is_retrained

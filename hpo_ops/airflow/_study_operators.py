@@ -1,4 +1,4 @@
-"""The tasks of a study around its trials: sample, collect, publish, finalize."""
+"""The operators of a study's tasks other than trials: sample, collect, publish, finalize."""
 
 from __future__ import annotations
 
@@ -23,16 +23,24 @@ if TYPE_CHECKING:
 
 
 def best_asset(name: str) -> Asset:
-    """The asset that a study's best checkpoint is, for DAGs that are scheduled on it.
+    """Returns the Airflow asset of a study's best checkpoint, on which DAGs can be scheduled.
 
     Args:
-        name: The study; for one of a generic DAG ``<DAG id>/<study>``.
+        name: The study's name; ``<DAG id>/<study's name>`` if a generic DAG runs the study.
     """
     return Asset(name=f"hpo/{name}/best", uri=f"hpo://{name}/best")
 
 
 class SampleOperator(BaseOperator):
-    """Asks for the trials of a round."""
+    """Samples the trials of a round (a batch of trials sampled together) through the gateway.
+
+    Returns the number and the hyperparameters of each trial, over which the trial task is mapped.
+
+    Args:
+        study: The study's handle.
+        round_number: Number of the round, from 0.
+        rounds_left: Number of rounds left, including this round.
+    """
 
     ui_color = "#e3f2fd"
     template_fields = ("study",)
@@ -57,9 +65,15 @@ class SampleOperator(BaseOperator):
 
 
 class CollectOperator(BaseOperator):
-    """Closes a round with the scores that its trials handed on by XCom.
+    """Closes a round (a batch of trials sampled together) and returns the results of its trials.
 
-    A score that the gateway has not received otherwise is absorbed from XCom.
+    The task sends the gateway the results that the trial tasks pushed to XCom. The gateway uses
+    such a result only for a trial whose end was not reported to it in another way.
+
+    Args:
+        study: The study's handle.
+        round_number: Number of the round, from 0.
+        trial_task_id: Id of the round's mapped trial task.
     """
 
     ui_color = "#e0f2f1"
@@ -86,12 +100,12 @@ class CollectOperator(BaseOperator):
 
 
 class PublishOperator(BaseOperator):
-    """Puts the best checkpoint in ``best/``, writes ``result.json``, emits an asset event.
+    """Copies the best checkpoint to ``best/``, writes ``result.json`` and emits an asset event.
 
     Args:
         outlet: The asset of the best checkpoint.
-        trial_tasks: In a rolling study the mapped tasks of trials, whose scores by XCom are
-            compared with the ledger first.
+        trial_tasks: Ids of the mapped trial tasks of a rolling study (`flow: rolling`). The
+            results that these tasks pushed to XCom are first compared with the ledger.
     """
 
     ui_color = "#fff8e1"
@@ -146,8 +160,8 @@ class PublishOperator(BaseOperator):
         checkpoints.write_result(json.dumps(result, indent=2))
         events = context["outlet_events"][self.outlet]
         if isinstance(self.outlet, AssetAlias):
-            # Anyone who may trigger the generic DAG chooses the name of a study: its event must
-            # not pass for one of the DAG of that name.
+            # The user who triggers the generic DAG chooses the study's name: the study's event
+            # must not be mistaken for an event of the DAG with that name.
             events.add(best_asset(f"{self.dag_id}/{study.name}"), extra=found)
         else:
             events.extra = found
@@ -165,7 +179,11 @@ class PublishOperator(BaseOperator):
         return result
 
     def _copy(self, checkpoints: Checkpoints, best: Best) -> str | None:
-        """Copies the best checkpoint; one that belongs to another study may be gone by now."""
+        """Copies the best checkpoint to ``best/`` and returns its URI.
+
+        Returns None if the trial was served from another study by the score cache, and that
+        study's checkpoint cannot be read any more.
+        """
         step = best.checkpoint_step or 0
         number = best.trial if best.checkpoint_trial is None else best.checkpoint_trial
         try:
@@ -180,7 +198,13 @@ class PublishOperator(BaseOperator):
 
 
 class FinalizeOperator(BaseOperator):
-    """Closes the study, whatever happened: leases are freed, checkpoints collected."""
+    """Closes the study, also after failures: ends it in the ledger and deletes old checkpoints.
+
+    The user's finalizers are called first.
+
+    Args:
+        result: The result that the task `publish` returned.
+    """
 
     ui_color = "#eceff1"
     template_fields = ("result",)
@@ -203,7 +227,7 @@ class FinalizeOperator(BaseOperator):
         self.log.info("%d checkpoints kept, %d deleted", len(keep), len(deleted))
 
     def _run_finalizers(self, study: StudyHandle) -> None:
-        """Calls the user's functions; one that fails is logged and keeps none of the others."""
+        """Calls the user's finalizer functions; logs failures and continues with the next one."""
         config = config_of(study)
         code = None if config.code is None else Path(config.code)
         for name in config.finalizers:

@@ -1,6 +1,6 @@
-"""Triggers that listen to the ledger: a waiting trial costs no worker.
+"""Triggers that poll the gateway, so that the task of a waiting trial occupies no worker process.
 
-All triggers of a triggerer share one listener, which asks the gateway about all of them at once.
+All triggers of a triggerer process share one listener, which polls for all of them in one request.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 GATEWAY_ERRORS = (GatewayUnreachableError, GatewayRefusedError, LookupError, ValueError)
-"""After any of these the listener asks again: a wait ends only by an answer."""
+"""Errors after which the listener polls again, because only an answer may end a wait."""
 Key = tuple[int, int | None, int | None]
-"""A wait: the study, the trial, and the number of ended trials that the waiter has seen."""
+"""Identifies a wait: study id, trial number or None, and `seen` (see `TrialWakeTrigger`)."""
 
 
 class Listener:
@@ -33,7 +33,11 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, key: Key) -> WakeUp:
-        """Returns the gateway's answer when a wait is over."""
+        """Waits until the gateway answers that the wait identified by `key` is over.
+
+        Returns:
+            The gateway's answer, with the reason why the wait is over.
+        """
         future: asyncio.Future[WakeUp] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
         if self._task is None or self._task.done():
@@ -75,15 +79,19 @@ _listener = Listener()
 
 
 class TrialWakeTrigger(BaseTrigger):
-    """Fires when a waiting trial may run, or a study that is waited for has news.
+    """Fires when a waiting trial may run or has ended, or when a study's state has changed.
 
-    A trial that will not run any more, since its study is over, is skipped from here.
+    If the waiting trial was pruned, for example because its study is over, the trigger marks the
+    trial's task as skipped and pushes the trial's result to XCom.
 
     Args:
-        study_id: The study.
-        trial: The trial; None waits for the study as a whole.
-        seen: For a study: trials that had ended before; None waits for the study's end.
-        timeout_seconds: Fires after so long in any case; None waits as long as it takes.
+        study_id: The study's id.
+        trial: Number of the waiting trial; if None, the trigger waits for the study, which must
+            be over or, if it has rounds (`flow: rounds`), no longer paused.
+        seen: Number of ended trials that the task already knows, if `trial` is None: in a rolling
+            study (`flow: rolling`) the trigger also fires when more trials have ended. None if
+            the trigger is to wait for the end of a rolling study.
+        timeout_seconds: Time after which the trigger fires in any case; None for no timeout.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Scores of trials by XCom: how tasks after the trials pull them and log what became of them."""
+"""Pulls trial results that the trial tasks pushed to XCom, and logs how the ledger used them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 BATCH = 500
-"""Scores in one request to the gateway."""
+"""The largest number of trial results in one request to the gateway."""
 
 
 def pull_scores(
     context: Context, task_id: str, map_indexes: Sequence[int] | None = None
 ) -> list[TrialResult]:
-    """The scores that the instances of a mapped task have pushed.
+    """Returns the trial results that the instances of a mapped task pushed to XCom.
 
-    A task without a result has none, for example because its worker was lost for good.
+    Instances that pushed no result are left out, for example if their worker was lost.
 
     Args:
-        context: The context of the task that pulls them.
-        task_id: The mapped task.
-        map_indexes: The instances; None for all.
+        context: The context of the calling task.
+        task_id: Id of the mapped task.
+        map_indexes: Map indexes of the instances; None for all instances.
     """
     wanted = None if map_indexes is None else list(map_indexes)
     pulled = context["ti"].xcom_pull(task_ids=task_id, map_indexes=wanted)
@@ -36,13 +36,13 @@ def pull_scores(
 
 
 def batched(scores: Sequence[TrialResult]) -> Iterator[Sequence[TrialResult]]:
-    """Scores in parts that fit a request."""
+    """Splits trial results into batches that fit in one request to the gateway."""
     for start in range(0, len(scores), BATCH):
         yield scores[start : start + BATCH]
 
 
 def log_comparison(log: Logger | logging.Logger, compared: AbsorbedScores) -> None:
-    """Logs which scores the ledger took from XCom, and which ones differ."""
+    """Logs which trial results the ledger accepted from XCom, and which differ from the ledger."""
     if compared.absorbed:
         log.info("the ledger took the ends of these trials from XCom: %s", compared.absorbed)
     for text in compared.disagreements:

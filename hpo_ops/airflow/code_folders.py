@@ -1,4 +1,4 @@
-"""Training code from the store, unpacked into a folder of this worker."""
+"""Unpacks training code from the store into a folder of this worker machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hpo_ops.checkpoints.code_archive import archive_name, local_code, split_add
 
 
 def unpack_code(address: str) -> Path:
-    """Unpacks a code archive of a store, unless it is unpacked already; returns the folder.
+    """Unpacks a code archive from a store, unless this was done before, and returns the folder.
 
     Raises:
-        BadCodeError: The address is not that of a code archive, its store is not allowed, or the
-            archive is broken.
+        BadCodeError: The address is not the address of a code archive, the store is not allowed,
+            or the archive is invalid.
     """
     store, name = split_address(address)
     try:
@@ -27,9 +27,9 @@ def unpack_code(address: str) -> Path:
 
 
 def present_code(code: str) -> Path:
-    """The code folder of a study on this worker.
+    """Returns the code folder of a study, and unpacks its archive if the folder is missing here.
 
-    Code from an archive may have been unpacked by another worker only: then it is unpacked here.
+    The folder is missing if `prepare` unpacked the archive on another worker machine.
     """
     folder = Path(code)
     store = default_store()

@@ -1,4 +1,4 @@
-"""Provenance of a study's trials: hash of the code, git commit, image."""
+"""Determines the provenance of a study's trials: hash of the code, git commit, image."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GIT_SECONDS = 10.0
 
 
 def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenance:
-    """The provenance that all trials of a study share.
+    """Determines the provenance that all trials of a study share.
 
     Args:
-        config: The study.
+        config: The study's configuration.
         environment: Environment variables, which name the platform's own image.
 
     Raises:
@@ -29,12 +29,12 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
 
 
 def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
-    """The hash of a code folder, and its git commit if it is in a repository.
+    """Determines the hash of a code folder, and its git commit if it is in a repository.
 
     Args:
-        folder: The code.
-        known: The hash of the code when the study started: an unchanged folder has an empty
-            provenance.
+        folder: The code folder.
+        known: The hash of the code when the study started. If the folder still has this hash, an
+            empty provenance is returned.
 
     Raises:
         BadCodeError: The folder is empty, or too large to be code.
@@ -52,7 +52,7 @@ def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Output of a git command in a folder; None where it fails."""
+    """Returns the output of a git command in a folder, or None if the command fails."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *words]
     try:
         done = subprocess.run(  # noqa: S603, our own words

@@ -1,4 +1,7 @@
-"""Access of tasks to the gateway and to the checkpoint store, by Airflow connections."""
+"""Gives tasks and pods access to the gateway and the checkpoint store.
+
+Addresses and credentials come from two Airflow connections.
+"""
 
 from __future__ import annotations
 
@@ -28,34 +31,43 @@ if TYPE_CHECKING:
     import httpx
 
 GATEWAY = "hpo_gateway"
-"""Connection of the gateway: host, port, schema, and the tasks' signing key as its password."""
+"""Id of the gateway's connection. Its password is the key with which tasks sign their tokens."""
 STORE = "hpo_s3"
-"""Connection of the checkpoint store: an AWS connection, also for other S3 services."""
+"""Id of the checkpoint store's connection: an AWS connection, also for other S3 services."""
 STORE_VARIABLE = OWN_STORE_VARIABLE
 POD_HOST_VARIABLE = "HPO_POD_HOST"
-"""Host name of this machine for pods, where gateway and store listen on its loopback."""
+"""Environment variable with the host name under which pods reach this machine.
+
+It replaces a loopback address in the URLs of the gateway and the store.
+"""
 POD_URL, POD_ENDPOINT = "pod_url", "pod_endpoint_url"
-"""Extras of the two connections: the URLs for pods, where those of tasks do not work there."""
+"""Extra fields of the gateway's and the store's connection: URLs that pods use instead."""
 POD_ROLE = "pod_role_arn"
-"""Extra of the store's connection: the role that pods assume instead of getting the keys."""
+"""Extra field of the store's connection: the AWS role for pods, which then get no keys."""
 _ROLE = re.compile(r"arn:[a-z-]+:iam::\d*:role/[^\s*]+")
 
 
 def gateway_url(connection: Connection) -> str:
-    """URL of the gateway."""
+    """Returns the gateway's URL, from its connection."""
     port = f":{connection.port}" if connection.port else ""
     return f"{connection.schema or 'http'}://{connection.host}{port}"
 
 
 async def connect_triggerer(http: httpx.AsyncClient) -> TriggererClient:
-    """The gateway for a trigger; its token is short-lived, so each round of requests connects."""
+    """Returns a client of the gateway for triggers.
+
+    Its token is short-lived, so each request to the gateway needs a new client.
+    """
     connection = await BaseHook.aget_connection(GATEWAY)
     token = sign_triggerer_token(parse_task_key(connection.password or ""))
     return TriggererClient(gateway_url(connection), token, http=http)
 
 
 def connect_gateway() -> GatewayClient:
-    """A client of the gateway for the running task; its tokens are valid for its DAG run only."""
+    """Returns a client of the gateway for the running task.
+
+    The client's tokens are valid only for the task's DAG run.
+    """
     task = get_current_context()["ti"]
     identity = TaskIdentity(
         dag_id=task.dag_id,
@@ -72,7 +84,10 @@ def _task_key() -> SigningKey:
 
 
 def store_credentials() -> Credentials:
-    """Credentials of the checkpoint store; without a connection, the worker's AWS identity."""
+    """Returns the credentials of the checkpoint store from its connection.
+
+    If the connection does not exist, the credentials come from the environment variables.
+    """
     try:
         connection = BaseHook.get_connection(STORE)
         if connection.login and connection.password and not _needs_hook(connection):
@@ -92,16 +107,16 @@ def store_credentials() -> Credentials:
 
 
 _PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT, POD_ROLE}
-"""Extras of an AWS connection that can be read without Airflow's hook."""
+"""Extra fields of an AWS connection that can be read without Airflow's AWS hook."""
 
 
 def _needs_hook(connection: Connection) -> bool:
-    """Whether a connection has more than two keys, such as a role or a profile."""
+    """Checks whether a connection has fields that only the AWS hook can read, such as a role."""
     return bool(connection.extra_dejson.keys() - _PLAIN)
 
 
 def _plain_credentials(connection: Connection) -> Credentials:
-    """Credentials read from the connection itself: creating a boto session takes longer."""
+    """Returns credentials from the connection's fields, without creating a slow boto session."""
     extra = connection.extra_dejson
     return Credentials(
         access_key_id=connection.login or "",
@@ -114,14 +129,17 @@ def _plain_credentials(connection: Connection) -> Credentials:
 
 
 def pod_gateway_url() -> str:
-    """URL of the gateway for pods."""
+    """Returns the URL under which pods reach the gateway."""
     connection = BaseHook.get_connection(GATEWAY)
     url: str | None = connection.extra_dejson.get(POD_URL)
     return url or _from_a_pod(gateway_url(connection))
 
 
 def _from_a_pod(url: str) -> str:
-    """A URL with this machine's host name for pods in place of the loopback."""
+    """Replaces a loopback address in a URL with the host name under which pods reach this machine.
+
+    Other URLs are returned unchanged, as are all URLs if no such host name is configured.
+    """
     parts = urlsplit(url)
     host = os.environ.get(POD_HOST_VARIABLE)
     if not host or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -130,7 +148,7 @@ def _from_a_pod(url: str) -> str:
 
 
 def store_extra() -> dict[str, Any]:
-    """The extra fields of the store's connection; none where there is no connection."""
+    """Returns the extra fields of the store's connection; empty if there is no connection."""
     with contextlib.suppress(AirflowNotFoundException):
         extra: dict[str, Any] = BaseHook.get_connection(STORE).extra_dejson
         return extra
@@ -138,10 +156,10 @@ def store_extra() -> dict[str, Any]:
 
 
 def pod_role() -> str | None:
-    """The role that pods assume; None where the connection names none.
+    """Returns the ARN of the AWS role for pods, or None if the store's connection names no role.
 
     Raises:
-        ValueError: The connection names something that is not a role.
+        ValueError: The value in the connection is not the ARN of a role.
     """
     role: str | None = store_extra().get(POD_ROLE)
     if role and not _ROLE.fullmatch(role):
@@ -153,22 +171,23 @@ def pod_role() -> str | None:
 
 
 def pods_get_platform_keys() -> bool:
-    """Whether pods are given keys that are valid for the whole store."""
+    """Checks whether pods get the platform's own keys, which are valid for the whole store."""
     return pod_role() is None and store_credentials().access_key_id is not None
 
 
 def token_endpoint() -> str | None:
-    """URL of the token service (STS): AWS's own, or that of another S3 service."""
+    """Returns the URL of the token service (STS) of an S3 service, or None for AWS's own."""
     extra = store_extra()
     own: str | None = extra.get("service_config", {}).get("sts", {}).get("endpoint_url")
     return own or extra.get("endpoint_url") or None
 
 
 def pod_store_environment() -> dict[str, str]:
-    """Environment variables with which a pod reaches the store.
+    """Returns the environment variables with which a pod accesses the store.
 
-    With a role for pods they have no keys: the agent asks the gateway for credentials of its
-    segment. Without keys and without a role the pod uses its own identity.
+    If a role for pods is configured, the variables contain no keys, and the pod's agent requests
+    credentials for its segment from the gateway. If there are neither keys nor a role, the pod
+    uses its own AWS identity.
     """
     credentials = store_credentials()
     endpoint = _from_a_pod(credentials.endpoint) if credentials.endpoint else None
@@ -189,5 +208,5 @@ def pod_store_environment() -> dict[str, str]:
 
 
 def default_store() -> str | None:
-    """URL of the platform's own checkpoint store; None where there is none."""
+    """Returns the URL of the platform's own checkpoint store, or None if it has no store."""
     return os.environ.get(STORE_VARIABLE)

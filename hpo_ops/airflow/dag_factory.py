@@ -1,4 +1,8 @@
-"""The DAG factory: one DAG for each study file, and one generic DAG for each runner."""
+"""Builds one DAG for each study file, and one generic DAG for each runner.
+
+A DAG has one of two flows: rounds (batches of trials sampled together, one after the other) or
+rolling (each free slot is refilled at once).
+"""
 
 from __future__ import annotations
 
@@ -43,22 +47,30 @@ from hpo_ops.config.runner_registry import find_runner, generic_dags
 from hpo_ops.schedulers import may_pause
 
 RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=2)}
-"""Retries of tasks whose worker dies. Retries of failing trainings are counted by the ledger."""
+"""Airflow's retries of tasks whose worker dies; the ledger counts retries of failed trainings."""
 
 ROUND_TASKS = ("sample", "trial", "collect", "early_stop")
 Body = Callable[[PrepareOperator], list[Any]]
-"""Adds the tasks between `prepare` and `publish`; returns the last of them."""
+"""A function that adds the tasks between `prepare` and `publish`.
+
+It returns the tasks that `publish` waits for.
+"""
 
 
 def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
-    """Builds a DAG for each study file in a folder, and the generic DAGs, by their ids.
+    """Builds a DAG for each study file in a folder, and the generic DAGs.
 
-    A file that cannot be used gets a DAG that says what is wrong; the others are not affected. A
-    running study keeps its tasks when its file is changed, broken or deleted.
+    For an invalid study file a DAG is built whose only task fails and shows the problem; other
+    DAGs are not affected. A running study keeps its tasks if its file is changed, becomes invalid
+    or is deleted.
 
     Args:
-        folder: Where the study files are.
-        only: Build this DAG only, as a task needs no other.
+        folder: The folder with the study files.
+        only: Id of the only DAG to build, for a process that runs a task of this DAG; None for
+            all DAGs.
+
+    Returns:
+        The DAGs by their ids.
     """
     dags: dict[str, DAG] = {}
     build = partial(build_dag, has_document=only is None)
@@ -80,9 +92,9 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
 
 
 def _generic_or_broken_dag(runner: str) -> DAG:
-    """The generic DAG of a runner, or a DAG that says why its operator cannot be imported.
+    """Builds a runner's generic DAG, or a placeholder if its operator cannot be imported.
 
-    A runner without its libraries must not keep the DAGs of other runners from being built.
+    So the DAGs of other runners can be built if the libraries of one runner are not installed.
     """
     try:
         return build_generic_dag(runner)
@@ -92,7 +104,7 @@ def _generic_or_broken_dag(runner: str) -> DAG:
 
 
 def rehearse() -> None:
-    """Builds DAGs once, so that processes forked afterwards have all imports and caches."""
+    """Builds sample DAGs, so that processes forked later inherit all imports and caches."""
     study = {
         "name": "rehearsal",
         "code": ".",
@@ -107,7 +119,7 @@ def rehearse() -> None:
 
 
 def build_broken_dag(name: str, problem: str | None) -> DAG:
-    """A DAG in place of one that cannot be built; its only task fails and says what is wrong."""
+    """Builds a placeholder for an invalid DAG; its only task fails and shows the problem."""
     with DAG(
         dag_id=re.sub(r"[^A-Za-z0-9_.-]", "_", name),
         schedule=None,
@@ -120,12 +132,13 @@ def build_broken_dag(name: str, problem: str | None) -> DAG:
 
 
 def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: bool = True) -> DAG:
-    """The DAG of a study: prepare, its trials in rounds or rolling, publish, finalize.
+    """Builds the DAG of a study: `prepare`, the tasks of its trials, `publish` and `finalize`.
 
     Args:
-        study: The study.
-        problem: What is wrong with the study's file now. Running studies continue; none starts.
-        has_document: Whether the DAG has its documentation page, which takes half of the time.
+        study: The study's configuration.
+        problem: Why the study file cannot be used at present: a running study continues, but no
+            new run can start. None if the file is valid.
+        has_document: Whether to build the DAG's documentation page, which takes half of the time.
     """
     is_rolling = study.flow is Flow.ROLLING
 
@@ -156,7 +169,7 @@ def build_dag(study: StudyConfig, *, problem: str | None = None, has_document: b
 
 
 def build_generic_dag(runner: str) -> DAG:
-    """The generic DAG of a runner: runs the complete study in its trigger config, rolling."""
+    """Builds a runner's generic DAG, which runs a rolling study given in its trigger config."""
     dag_id = generic_dags()[runner]
     return _frame(
         dag_id,
@@ -187,7 +200,7 @@ def _frame(
     publish_rule: TriggerRule,
     **arguments: Any,
 ) -> DAG:
-    """Builds a DAG with the tasks that all studies have, around the tasks that `body` adds."""
+    """Builds a DAG with `prepare`, `publish` and `finalize` around the tasks that `body` adds."""
     with DAG(
         dag_id=dag_id,
         schedule=None,
@@ -211,7 +224,7 @@ def _frame(
         )
         finalize = FinalizeOperator(task_id="finalize", result=publish.output)
         [prepare, *ends] >> publish >> finalize.as_teardown()
-    # Set last: a task created before would copy the params and validate them at each parsing.
+    # Set last: a task that is created later would copy and validate the params at each parsing.
     dag.params = ParamsDict(params)
     return dag
 
@@ -245,7 +258,7 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
                 task_id="trial",
                 folds=study.fold_count,
                 map_index_template="{{ task.label }}",
-                # One more than can run: it waits in its worker and starts at once.
+                # One trial more than can run: it waits in its worker, so that it starts at once.
                 max_active_tis_per_dagrun=study.ceiling + 1,
             )
             .expand_kwargs(sample.output)
@@ -267,15 +280,16 @@ def _add_round(study: StudyConfig, number: int, count: int, handle: Any) -> tupl
 
 
 def _is_trial(task: Any) -> bool:
-    """Whether a task is the mapped task of a rolling study's trials."""
+    """Checks whether a task is a mapped trial task of a rolling study."""
     return str(task.task_id).rpartition(".")[2] == "trial"
 
 
 def _most_started(study: StudyConfig) -> int | None:
-    """The highest number of trials whose tasks are active at a time; None for no limit.
+    """Returns how many trial tasks of a study may be active at a time, or None for no limit.
 
-    One trial more than can run is queued. The task of a paused trial stays deferred, so that any
-    number can be needed where the scheduler may pause trials.
+    The limit is one more than the trials that can run, so that the next trial is already queued.
+    There is no limit if the scheduler may pause trials, because the task of a paused trial stays
+    active (deferred).
     """
     return None if may_pause(study.scheduler.name) else study.ceiling + 1
 
@@ -283,10 +297,19 @@ def _most_started(study: StudyConfig) -> int | None:
 def _add_rolling(
     prepare: PrepareOperator, runner: str, most_started: int | None, most_trials: int
 ) -> list[Any]:
-    """Adds the trials of a rolling study: each trial is an instance of a mapped task.
+    """Adds the tasks of a rolling study's trials: each trial is an instance of a mapped task.
 
-    Airflow maps one task over ``max_map_length`` items at most. Later trials have mapped tasks of
-    their own, which are expanded when the first of their trials gets a slot.
+    Airflow maps one task over at most ``max_map_length`` items. Further mapped tasks are added for
+    later trials; each is expanded when the first of its trials gets a slot.
+
+    Args:
+        prepare: The task `prepare`.
+        runner: The runner whose operator runs the trials.
+        most_started: Maximum number of active trial tasks; None for no limit.
+        most_trials: Number of trials for which tasks are added.
+
+    Returns:
+        The mapped trial tasks and the early-stop sensor.
     """
 
     def add_trials(numbers: Any) -> Any:
@@ -322,7 +345,15 @@ def _add_rolling(
 
 
 def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
-    """Adds the task that trains the best trial of a study with folds on all data at the end."""
+    """Adds the task that retrains the best trial of a study with folds on all data at the end.
+
+    Args:
+        study: The study's configuration.
+        ends: The tasks after which the task runs.
+
+    Returns:
+        The tasks in `ends` and the new task.
+    """
     retrain = find_runner(study.runner).operator()(
         task_id="retrain",
         is_retraining=True,

@@ -1,4 +1,7 @@
-"""The study that a task belongs to, once `prepare` has entered it: handle, config, checkpoints."""
+"""Gives a task the handle, the configuration and the checkpoints of the study it belongs to.
+
+The study must have been entered in the ledger by the task `prepare`.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,24 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 PREPARE = "prepare"
-"""Id of the task that enters the study."""
+"""Id of the task that enters the study in the ledger."""
 HANDLE = "study"
-"""XCom key under which `prepare` hands the study to later tasks."""
+"""XCom key under which `prepare` pushes the study's handle for later tasks."""
 
 
 def entered_study(context: Context) -> StudyHandle | None:
-    """The study as `prepare` handed it on; None where `prepare` failed."""
+    """Returns the study's handle that `prepare` pushed to XCom, or None if `prepare` failed."""
     handle = context["ti"].xcom_pull(task_ids=PREPARE, key=HANDLE)
     return StudyHandle.from_dict(handle) if handle else None
 
 
 def config_of(study: StudyHandle) -> StudyConfig:
-    """The configuration of the study that a task belongs to; decoded once a process."""
+    """Returns a study's configuration; it is decoded only once in each process."""
     return read_entered(study.config, source=f"study {study.key}")
 
 
 def open_checkpoints(study: StudyHandle) -> Checkpoints:
-    """The study's checkpoints, as a worker reaches them."""
+    """Opens the study's checkpoints in the store, with the credentials of Airflow's connection."""
     store = config_of(study).checkpoints.store or ""
     open_it = partial(open_store, store, store_credentials())
     return Checkpoints(open_it, study.key, uri=store)

@@ -1,8 +1,8 @@
 """An Airflow executor for one machine that survives the loss of any of its worker processes.
 
-Airflow's LocalExecutor shares one queue, and the lock of that queue, between all workers: the
-idle worker that waits for the next task holds the lock, and if it is killed no other worker gets
-a task again. Here each worker has a pipe of its own and shares nothing with other workers.
+In Airflow's LocalExecutor all workers share one queue and its lock. An idle worker holds the lock
+while it waits for the next task, and if that worker is killed, no other worker receives a task
+again. In this executor each worker has a separate pipe and shares nothing with other workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Event:
-    """A change of a workload's state that Airflow's scheduler does not know yet."""
+    """A change of a workload's state that was not yet reported to Airflow's scheduler.
+
+    Attributes:
+        key: Key of the workload (a task instance, a callback or a connection test).
+        state: The new state.
+        info: The error of a failed workload; None if there is no error.
+    """
 
     key: WorkloadKey
     state: WorkloadState
@@ -38,21 +44,23 @@ class _Event:
 
 
 class WorkerPipeExecutor(BaseExecutor):
-    """Runs tasks in `parallelism` worker processes, each with a pipe of its own.
+    """Runs workloads (Airflow's task instances) in `parallelism` worker processes.
 
-    A worker that dies is replaced. A workload that it had not begun is given to another worker;
-    one that it had begun is reported as failed, after the task's process has been killed with the
-    worker, so that a retry never runs beside it.
+    A worker that dies is replaced. If it had not begun its workload, the workload is sent to
+    another worker. If it had begun the workload, the workload is reported as failed. The kernel
+    kills the task's process together with the worker, so that a retry never runs beside it.
 
-    A thread waits for results and gives each worker that becomes idle its next workload at once,
-    since the scheduler's own heartbeats may be seconds apart. For that, workloads are accepted in
-    advance: as many as have ended within the last `RECENT_SECONDS`, at most one for each worker.
-    Long tasks therefore wait as scheduled, not as queued, where Airflow would give them up after
-    `[scheduler] task_queued_timeout`.
+    A background thread receives results and sends each worker that becomes idle its next workload
+    at once, since the scheduler's heartbeats may be seconds apart. For this purpose, more
+    workloads than workers are accepted: the number in advance is the number of workloads that
+    ended within the last `RECENT_SECONDS`, at most one for each worker. While all workers run long
+    tasks, no workloads are accepted in advance: waiting tasks stay in the state "scheduled", since
+    Airflow fails tasks in the state "queued" after `[scheduler] task_queued_timeout`.
 
-    All methods are for the scheduler's main thread. The thread and the methods share `_workers`,
-    `_waiting`, `_events` and `_ended_at` under `_lock`. Workers are forked with the lock held:
-    then the thread does nothing that a child could inherit half-done.
+    All public methods must be called from the scheduler's main thread. The background thread and
+    the methods share `_workers`, `_waiting`, `_events` and `_ended_at`, protected by `_lock`.
+    Workers are forked while the lock is held, so that a child process cannot inherit data that the
+    background thread is changing.
     """
 
     is_local: bool = True
@@ -63,11 +71,11 @@ class WorkerPipeExecutor(BaseExecutor):
 
     RECENT_SECONDS = 5.0
     BEGIN_SECONDS = 30.0
-    """Time after which a worker that has not begun its workload is replaced."""
+    """Time after which a worker that has not begun its workload is killed and replaced."""
     END_SECONDS = 30.0
-    """Time that `end` gives running tasks to finish."""
+    """Time that `end` waits for running tasks to finish."""
     TERM_SECONDS = 5.0
-    """Time between SIGTERM and SIGKILL of a worker."""
+    """Time between SIGTERM and SIGKILL for a worker that does not exit."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,25 +93,25 @@ class WorkerPipeExecutor(BaseExecutor):
 
     @property
     def slots_available(self) -> int:
-        """Number of workloads that can still be accepted, including those in advance."""
+        """Number of workloads that can still be accepted, including workloads in advance."""
         return int(super().slots_available) + self._in_advance()
 
     @property
     def slots_occupied(self) -> int:
-        """Number of the `parallelism` slots that are taken; workloads in advance take none."""
+        """Number of occupied slots out of `parallelism`; workloads in advance occupy no slot."""
         return max(0, int(super().slots_occupied) - self._in_advance())
 
     def start(self) -> None:
-        """Starts the workers and the thread that gives them workloads."""
+        """Starts the workers and the background thread that sends them workloads."""
         self._is_ending.clear()
         self._wake_reader, self._wake_writer = multiprocessing.Pipe(duplex=False)
         self._fill_up()
         self._start_thread()
 
     def heartbeat(self) -> None:
-        """Accepts queued workloads, and tells the scheduler what has ended."""
+        """Accepts queued workloads, and reports ended workloads to the scheduler."""
         super().heartbeat()
-        # The base class counts neither what has just ended nor slots in advance.
+        # The base class counts neither slots that have just become free nor slots in advance.
         self.trigger_tasks(self.parallelism + self._in_advance() - len(self.running))
 
     def _process_workloads(self, workload_items: Sequence[ExecutorWorkload]) -> None:
@@ -132,23 +140,23 @@ class WorkerPipeExecutor(BaseExecutor):
     def change_state(
         self, key: WorkloadKey, state: WorkloadState, info: Any = None, remove_running: bool = True
     ) -> None:
-        """Records the state of a workload, and kills it if the scheduler has given it up.
+        """Records the state of a workload; if the state is "failed", also kills its worker.
 
-        The scheduler calls this with FAILED for a task that has sent no heartbeat for too long.
-        Its worker may still hang in it.
+        The scheduler calls this method with the state "failed" for a task that has sent no
+        heartbeat for too long. The task's worker may still be running then.
         """
         if str(state) == "failed":
             self._drop(key)
         super().change_state(key, state, info, remove_running)
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
-        """Drops a task that the scheduler will queue again, and kills its worker if it has one."""
+        """Drops a task that the scheduler will queue again, and kills a worker that runs it."""
         self.queued_tasks.pop(ti.key, None)
         self._drop(ti.key)
         self.running.discard(ti.key)
 
     def end(self) -> None:
-        """Lets running tasks finish, for at most `END_SECONDS`; then ends them."""
+        """Waits at most `END_SECONDS` for running tasks to finish, then ends all workers."""
         self._end(self.END_SECONDS)
 
     def terminate(self) -> None:
@@ -165,13 +173,13 @@ class WorkerPipeExecutor(BaseExecutor):
         yield from (worker.workload for worker in self._workers if worker.workload is not None)
 
     def _in_advance(self) -> int:
-        """Number of workloads that are accepted before a worker is idle."""
+        """Returns how many workloads may currently be accepted before a worker is idle."""
         recent = time.monotonic() - self.RECENT_SECONDS
         with self._lock:
             return sum(ended_at > recent for ended_at in self._ended_at)
 
     def _drop(self, key: WorkloadKey) -> None:
-        """Drops a workload without reporting it, and kills the worker that runs it."""
+        """Drops a workload without reporting its state, and kills a worker that runs it."""
         with self._lock:
             for workload in [each for each in self._waiting if each.key == key]:
                 self._waiting.remove(workload)
@@ -188,7 +196,7 @@ class WorkerPipeExecutor(BaseExecutor):
             too_old = time.monotonic() - self.BEGIN_SECONDS
             for worker in self._workers:
                 if worker.workload and not worker.has_begun and worker.given_at < too_old:
-                    self._receive_all(worker)  # its message may have waited for this process
+                    self._receive_all(worker)  # its confirmation may be unread in the pipe
                     if worker.workload and not worker.has_begun:
                         signal_worker(worker, signal.SIGKILL)
             dead = [worker for worker in self._workers if not worker.process.is_alive()]
@@ -201,7 +209,7 @@ class WorkerPipeExecutor(BaseExecutor):
                 self._give_out()
 
     def _bury(self, worker: Worker) -> None:
-        """Removes a dead worker, and requeues or fails its workload."""
+        """Removes a dead worker; fails its workload if it was begun, otherwise requeues it."""
         self._receive_all(worker)
         self._workers.remove(worker)
         close_worker(worker)
@@ -218,8 +226,8 @@ class WorkerPipeExecutor(BaseExecutor):
 
     def _fill_up(self) -> None:
         with self._lock:
-            # Objects that exist now are left alone by the children's garbage collector, which
-            # would otherwise copy the memory that they share with this process.
+            # The children's garbage collector does not touch frozen objects. Otherwise it would
+            # copy the memory that the children share with this process.
             gc.freeze()
             try:
                 while len(self._workers) < self.parallelism:
@@ -236,7 +244,7 @@ class WorkerPipeExecutor(BaseExecutor):
         )
 
     def _give_out(self) -> None:
-        """Assigns waiting workloads to idle workers."""
+        """Sends waiting workloads to idle workers, one to each."""
         for worker in self._workers:
             if not self._waiting:
                 return
@@ -245,7 +253,7 @@ class WorkerPipeExecutor(BaseExecutor):
             workload = self._waiting.popleft()
             try:
                 worker.pipe.send(workload)
-            except OSError:  # it has just died; `sync` replaces it
+            except OSError:  # the worker has just died; `sync` replaces it
                 close_worker(worker)
                 self._waiting.appendleft(workload)
             else:
@@ -263,7 +271,10 @@ class WorkerPipeExecutor(BaseExecutor):
         self._thread.start()
 
     def _serve(self) -> None:
-        """Receives results of workers, and assigns the next workload to each idle worker."""
+        """Receives results from workers and sends waiting workloads to idle workers in a loop.
+
+        This is the main function of the background thread.
+        """
         while not self._is_ending.is_set():
             with self._lock:
                 pipes = [worker.pipe for worker in self._workers if worker.pipe is not None]
@@ -278,7 +289,7 @@ class WorkerPipeExecutor(BaseExecutor):
                 self._give_out()
 
     def _wake(self) -> None:
-        """Wakes the thread, so that it waits for new workers too."""
+        """Wakes the background thread, so that it notices new workers or the executor's end."""
         if self._wake_writer is not None:
             self._wake_writer.send_bytes(b"!")
 
@@ -292,7 +303,11 @@ class WorkerPipeExecutor(BaseExecutor):
             self._receive(worker)
 
     def _receive(self, worker: Worker) -> None:
-        """Receives a message of a worker: None when it begins, else the result of its workload."""
+        """Receives one message from a worker and records it.
+
+        The message None confirms that the worker has begun its workload; any other message is the
+        workload's result.
+        """
         if worker.pipe is None:
             return
         try:
@@ -324,7 +339,7 @@ class WorkerPipeExecutor(BaseExecutor):
         with self._lock:
             for worker in self._workers:
                 if worker.workload is None:
-                    close_worker(worker)  # which an idle worker takes as the end
+                    close_worker(worker)  # an idle worker exits when its pipe is closed
             self._wait_for_results(patience_seconds)
             for number, seconds in ((signal.SIGTERM, self.TERM_SECONDS), (signal.SIGKILL, 10.0)):
                 for worker in self._workers:

@@ -1,4 +1,4 @@
-"""The gateway inside Airflow's api-server, with Airflow's own login."""
+"""Runs the gateway inside Airflow's api-server, with Airflow's login and permissions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hpo_ops.gateway.services.job_submission import Platform
 
 SAFE_METHODS = ("GET", "HEAD")
 LEDGER_SECONDS = 60.0
-"""Time that the api-server waits at its start for the ledger's database."""
+"""Time that the api-server waits for the ledger's database when it starts."""
 
 
 @dataclass(frozen=True)
 class AirflowUser:
-    """A person who is logged in to Airflow, with the rights from its auth manager."""
+    """A person who is logged in to Airflow, with the permissions from Airflow's auth manager."""
 
     user: BaseUser
 
@@ -49,8 +49,11 @@ class AirflowUser:
         return self._may("POST", dag_id)
 
     def may_operate(self) -> bool:
-        """Whether the person is an operator: may change Airflow's connections, and so read the
-        gateway's credentials."""
+        """Checks whether the person is an operator.
+
+        Operators are the people who may change Airflow's connections, and who can therefore read
+        the gateway's credentials.
+        """
         return get_auth_manager().is_authorized_connection(method="PUT", user=self.user)
 
     def _may(self, method: Literal["GET", "POST", "PUT"], dag_id: str) -> bool:
@@ -63,9 +66,14 @@ class AirflowUser:
 
 
 async def log_in(request: Request) -> AirflowUser:
-    """The person behind a request: by a token, or for reading by the UI's cookie.
+    """Identifies the person who sent a request.
 
-    A cookie alone changes nothing, so that another site cannot act through a browser.
+    A token in the Authorization header is accepted for all requests. The cookie of Airflow's UI is
+    accepted only for requests that read, so that another website cannot make changes through the
+    person's browser (cross-site request forgery).
+
+    Raises:
+        HTTPException: The token is missing or invalid, or a change was requested with a cookie.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer":
@@ -76,7 +84,7 @@ async def log_in(request: Request) -> AirflowUser:
 
 
 def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
-    """The gateway for Airflow's api-server."""
+    """Creates the gateway's app, which Airflow's api-server mounts."""
     platform = Platform(
         runs=AirflowRuns(),
         open_store=_open_store,
@@ -84,7 +92,7 @@ def create_gateway(environment: Mapping[str, str] = os.environ) -> FastAPI:
         runner=job_runner(environment),
         most_trials=generic_most_trials(),
     )
-    # Airflow ignores a plugin that fails at its start, and never loads it again.
+    # Waits for the database: Airflow ignores a plugin that fails to load, until it is restarted.
     return create_app(
         open_gateway(environment, wait_seconds=LEDGER_SECONDS),
         login=log_in,

@@ -1,4 +1,8 @@
-"""The DAG of the reconciler: its one task finds leftovers of crashes every few minutes."""
+"""The DAG of the reconciler: its only task finds and repairs leftovers of crashes periodically.
+
+A leftover is a resource (such as a pod) without a segment, a segment without its resource, or a
+study without its DAG run.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ studies whose DAG run is gone. The log says what was found. By hand: `hpo doctor
 
 
 class ReconcileOperator(BaseOperator):
-    """Finds leftovers and repairs them; returns a sentence for each that could not be repaired."""
+    """Finds and repairs leftovers; returns a sentence for each leftover that was not repaired."""
 
     ui_color = "#eceff1"
 
@@ -59,7 +63,12 @@ class ReconcileOperator(BaseOperator):
         return left
 
     def open_resources(self) -> dict[str, RunnerResources]:
-        """The resources of each runner that is set up on this platform, by its name."""
+        """Opens access to the resources (such as pods) of each configured runner.
+
+        Returns:
+            The access by the runner's name. Runners that cannot be reached are left out and
+            logged; runners that are not configured are left out.
+        """
         found: dict[str, RunnerResources] = {}
         for name, runner in all_runners().items():
             try:
@@ -73,9 +82,12 @@ class ReconcileOperator(BaseOperator):
 
 
 def update_capacities(gateway: GatewayClient) -> dict[str, float]:
-    """Tells the gateway the capacities of the pools of running studies; returns those found.
+    """Determines the capacity (number of units) of each running study's pool, and reports it.
 
-    Nodes come and go while studies run.
+    The capacity can change while studies run, because cluster nodes are added and removed.
+
+    Returns:
+        The capacity by pool, for the pools whose capacity the runner could determine.
     """
     found: dict[str, float] = {}
     for study in gateway.ledger_part().studies:
@@ -92,9 +104,14 @@ def update_capacities(gateway: GatewayClient) -> dict[str, float]:
 
 
 def run_state(task_instance: Any, study: LedgerStudy) -> RunState:
-    """The state of a study's DAG run, from inside a task.
+    """Returns the state of a study's DAG run.
 
-    `get_dagrun_state` raises for a deleted run as for other errors, so runs are counted first.
+    Runs are counted first, because `get_dagrun_state` raises the same exception for a deleted run
+    as for other errors.
+
+    Args:
+        task_instance: The instance of the running task.
+        study: The study in the ledger.
     """
     if not task_instance.get_dr_count(dag_id=study.dag_id, run_ids=[study.run_id]):
         return RunState.MISSING
@@ -103,7 +120,7 @@ def run_state(task_instance: Any, study: LedgerStudy) -> RunState:
 
 
 def build_reconcile_dag() -> DAG:
-    """The DAG of the reconciler."""
+    """Builds the DAG of the reconciler."""
     with DAG(
         dag_id=DAG_ID,
         schedule=EVERY,

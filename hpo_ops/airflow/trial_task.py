@@ -1,4 +1,8 @@
-"""The task of one trial, for all runners: asks for the next action and pushes the score."""
+"""The base operator of trial tasks for all runners.
+
+The task of a trial requests the next action from the gateway, runs segments (uninterrupted
+executions of the trial) and pushes the trial's result to XCom.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +33,20 @@ if TYPE_CHECKING:
 
 
 SPARE_SECONDS = 60.0
-"""Time that the next queued trial waits in its worker, ready to start, before it defers."""
+"""Time that the first trial of the queue waits in its worker process before its task defers."""
 WAIT_SECONDS = 5.0
-"""Time that the gateway may hold a request open until there is a next action."""
+"""Time for which the gateway may hold a request open if the trial has to wait."""
 
 
 class TrialTask(BaseOperator):
-    """The operator of a trial without the execution of its segments, which its subclasses add.
+    """Abstract operator of a trial; subclasses implement the execution of a segment.
 
     Args:
-        number: The trial.
-        hyperparameters: The trial's parameters, where they are known before it starts.
-        folds: Number of folds of each trial, where it is known before the trial starts.
-        is_retraining: Whether this is the retraining of the best trial on all data; the gateway
-            then says its number.
+        number: The trial's number.
+        hyperparameters: The trial's hyperparameters, if they are known before the trial starts.
+        folds: Number of folds of each trial, if it is known before the trial starts.
+        is_retraining: Whether the task retrains the best trial on all data. The gateway then
+            assigns the trial's number.
     """
 
     def __init__(
@@ -63,9 +67,10 @@ class TrialTask(BaseOperator):
 
     @property
     def label(self) -> str:
-        """The label of the trial in Airflow's grid: number, parameters and, once known, value.
+        """The trial's label in Airflow's grid: number, hyperparameters and, once known, value.
 
-        With folds it is such as ``3 fold 2/5: lr=0.01 → 0.93``.
+        An example with folds is ``3 fold 2/5: lr=0.01 → 0.93``. The label is empty while the
+        hyperparameters are unknown.
         """
         if not self.hyperparameters:
             return ""
@@ -122,21 +127,24 @@ class TrialTask(BaseOperator):
         self.log.info("%s", found.reason)
 
     def resume(self, context: Context, event: Any = None) -> None:
-        """Continues after the trigger has fired."""
+        """Resumes the deferred task after its trigger has fired."""
         self.execute(context)
 
     def segment_key(self) -> str:
-        """The idempotency key of this attempt: the same key gets the same segment."""
+        """Returns the idempotency key of this attempt to start a segment.
+
+        The gateway answers requests with the same key with the same segment.
+        """
         return uuid.uuid4().hex
 
     @abstractmethod
     def run_segment(
         self, gateway: GatewayClient, study: StudyHandle, action: NextAction, context: Context
     ) -> TrialResult | None:
-        """Runs a segment to its end, and makes sure that the gateway has recorded its end.
+        """Runs a segment to its end, and ensures that the gateway has recorded its end.
 
         Returns:
-            The trial's result, where the trial has finished with this segment; else None.
+            The trial's result if the trial ended with this segment, else None.
         """
 
     def _announce(self, action: NextAction) -> None:
@@ -153,7 +161,7 @@ class TrialTask(BaseOperator):
         )
 
     def announce_end(self, result: SegmentResult) -> None:
-        """Logs how a segment ended."""
+        """Logs the outcome, the last step and the reason of a segment's end."""
         self.log.info(
             "%s segment %s at step %d: %s",
             self.trial_name,
@@ -163,7 +171,12 @@ class TrialTask(BaseOperator):
         )
 
     def end(self, context: Context, study: StudyHandle, score: TrialResult) -> None:
-        """Pushes the score and ends the task as its trial ended: success, skipped or failed."""
+        """Pushes the trial's result to XCom and ends the task in the state of the trial.
+
+        Raises:
+            AirflowSkipException: The trial was pruned.
+            AirflowFailException: The trial failed.
+        """
         self._score = score
         self.number = score.trial
         self.folds = config_of(study).fold_count
@@ -171,7 +184,7 @@ class TrialTask(BaseOperator):
         self.log.info("%s %s: %s", self.trial_name, score.state, score.reason)
         # Airflow does not push the return value of a skipped or failed task.
         context["ti"].xcom_push(key="return_value", value=score.to_dict())
-        # Airflow sends the label together with the task's state: no request of its own.
+        # Airflow sends the label together with the task's state, without a separate request.
         if not self.is_retraining:
             context["ti"].rendered_map_index = self.label
         if score.state is TrialState.PRUNED:
@@ -181,7 +194,11 @@ class TrialTask(BaseOperator):
 
 
 def assigned(action: NextAction) -> Assignment:
-    """The assignment of a next action that says to run."""
+    """Returns the assignment of a next action of the kind "run".
+
+    Raises:
+        ValueError: The next action has no assignment or no token.
+    """
     if action.assignment is None or action.token is None:
         raise ValueError(
             f"the gateway said to run a segment without an assignment: {action.reason}"
@@ -190,7 +207,11 @@ def assigned(action: NextAction) -> Assignment:
 
 
 def known_study(action: NextAction) -> StudyHandle:
-    """The study that a next action belongs to."""
+    """Returns the study that a next action belongs to.
+
+    Raises:
+        ValueError: The next action names no study.
+    """
     if action.study is None:
         raise ValueError(f"the gateway's next action names no study: {action.reason}")
     return action.study

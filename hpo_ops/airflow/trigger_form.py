@@ -1,4 +1,7 @@
-"""The trigger form of a study: typed fields in the UI, and the same keys in ``--conf``."""
+"""The trigger form of a study's DAG: typed fields in Airflow's UI, or keys of ``--conf``.
+
+The module builds the form's fields and reads the values that a DAG run was triggered with.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ from hpo_ops.config import (
 from hpo_ops.config.runner_registry import DEFAULT_RUNNER
 
 REPEAT = "repeat"
-"""Key in the trigger config of a repeat, set by the first run of its experiment."""
+"""Key in the trigger config that identifies a repeat; set by the first run of the experiment."""
 GENERIC_MAPPED_TASKS = 4
-"""Number of mapped tasks for trials in a generic DAG; large studies use more than one."""
+"""Number of mapped trial tasks in a generic DAG; large studies use more than one."""
 STUDY = "study"
-"""The only field of a generic DAG's form: a complete study."""
+"""The only field in the form of a generic DAG: the complete configuration of a study."""
 
 _SECTIONS = {
     "trials": "Search",
@@ -48,7 +51,10 @@ _SECTIONS = {
 
 
 def form_of(study: StudyConfig) -> dict[str, Param]:
-    """The form of a study: the keys that can be changed at the trigger, with their values."""
+    """Builds the trigger form: a field for each key that can be changed when a run is triggered.
+
+    The study's own values are the defaults.
+    """
     fields: dict[str, Param] = {}
     for key in OVERRIDABLE:
         if key.startswith("metric.") and study.metric is None:
@@ -66,7 +72,7 @@ def form_of(study: StudyConfig) -> dict[str, Param]:
 
 
 def generic_form() -> dict[str, Param]:
-    """The form of a generic DAG: a complete study, as an object or as YAML text."""
+    """Builds the form of a generic DAG: one field for a complete study, as object or YAML text."""
     return {
         STUDY: Param(
             {},
@@ -87,19 +93,19 @@ def read_trigger(
     runner: str = DEFAULT_RUNNER,
     unpack: Callable[[str], Path] = Path,
 ) -> StudyConfig:
-    """Reads and checks the study of a DAG run.
+    """Reads and checks the study configuration that a DAG run was triggered with.
 
     Args:
-        config: The study of the DAG; None for the generic DAG.
-        conf: The trigger config.
-        params: The form's values, defaults included.
-        source: Where it comes from, for messages.
+        config: The study configuration of the DAG; None for a generic DAG.
+        conf: The trigger config of the DAG run.
+        params: The values of the form's fields, including defaults.
+        source: Where the configuration comes from, for error messages.
         folder: The folder to which a relative code folder of a complete study refers.
         runner: The runner of the generic DAG.
-        unpack: Unpacks a code archive of a store and returns its folder.
+        unpack: Unpacks a code archive from a store and returns its folder.
 
     Raises:
-        StudyError: An unknown key, or a value that is not allowed.
+        StudyError: A key is unknown, or a value is not allowed.
     """
     known = (STUDY,) if config is None else OVERRIDABLE
     if unknown := sorted(set(conf) - {*known, REPEAT}):
@@ -142,7 +148,7 @@ def _whole_study(
 
 
 def _problem_here(study: StudyConfig, runner: str) -> str | None:
-    """Why the generic DAG of a runner cannot run a study; None where it can."""
+    """Returns why the generic DAG of a runner cannot run a study, or None if it can."""
     if study.runner != runner:
         return f"runner is {study.runner!r}, but must be {runner!r} here"
     if study.flow is Flow.ROUNDS:
@@ -161,30 +167,30 @@ def _problem_here(study: StudyConfig, runner: str) -> str | None:
 
 
 def max_mapped() -> int:
-    """Airflow's limit of instances of a mapped task (``[core] max_map_length``)."""
+    """Returns Airflow's limit on instances of one mapped task (``[core] max_map_length``)."""
     return int(airflow_conf.getint("core", "max_map_length"))
 
 
 def count_mapped_tasks(study: StudyConfig) -> int:
-    """Number of mapped tasks that a rolling study needs for its trials."""
+    """Returns how many mapped tasks a rolling study (`flow: rolling`) needs for its trials."""
     return math.ceil(study.mapped_trials / max_mapped())
 
 
 def generic_most_trials() -> int:
-    """Number of trials (with folds: folds) that a generic DAG has tasks for."""
+    """Returns for how many trials a generic DAG has tasks; each fold counts as a trial."""
     return GENERIC_MAPPED_TASKS * max_mapped()
 
 
 def check_map_length(study: StudyConfig, *, most: int, source: str) -> None:
-    """Checks that a rolling study's DAG has a task instance for each trial, or fold.
+    """Checks that the DAG of a rolling study has a task instance for each trial or fold.
 
     Args:
-        study: The study with the values of its trigger.
-        most: Number of instances that the DAG can have.
-        source: Where the study comes from, for messages.
+        study: The study configuration, including the values of the trigger form.
+        most: Number of trial task instances that the DAG can have.
+        source: Where the configuration comes from, for error messages.
 
     Raises:
-        StudyError: The DAG has fewer; says how to get more.
+        StudyError: The DAG has too few instances; the message explains how to get more.
     """
     each = "" if study.folds is None else f" with {study.fold_count} folds each"
     if study.flow is Flow.ROLLING and study.mapped_trials > most:
@@ -199,7 +205,7 @@ def check_map_length(study: StudyConfig, *, most: int, source: str) -> None:
 
 
 def dags_folder() -> Path:
-    """Airflow's DAGs folder."""
+    """Returns Airflow's DAGs folder."""
     return Path(airflow_conf.get("core", "dags_folder"))
 
 
@@ -209,7 +215,10 @@ def _study_schema() -> dict[str, Any]:
 
 
 def _schema_at(key: str) -> dict[str, Any]:
-    """The JSON Schema of a dotted key, without references; null where a value may be missing."""
+    """Returns the JSON Schema of a dotted key of a study, without ``anyOf``.
+
+    If the value may be missing, "null" is one of the types.
+    """
     root = _study_schema()
     schema: dict[str, Any] = root
     for part in key.split("."):
@@ -225,7 +234,10 @@ def _schema_at(key: str) -> dict[str, Any]:
 
 
 def _section(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Resolves a schema that is a reference, or a reference or null, to its object."""
+    """Returns the object schema that a schema refers to, or the schema itself without a reference.
+
+    The reference may be one choice of an ``anyOf``, for example beside null.
+    """
     for choice in [schema, *schema.get("anyOf", [])]:
         if "$ref" in choice:
             found: dict[str, Any] = root["$defs"][choice["$ref"].rpartition("/")[2]]
