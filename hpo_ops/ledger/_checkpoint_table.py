@@ -111,7 +111,7 @@ class CheckpointTable:
             )
 
     def forget_except(self, kept: Collection[tuple[int, int]]) -> None:
-        """Deletes the ledger's records of the study's checkpoints, except of those to keep.
+        """Deletes the ledger's records of all checkpoints of the study that are not in `kept`.
 
         Args:
             kept: Trial number and step of each checkpoint to keep. Records of other trials with

@@ -120,7 +120,7 @@ class LiveView:
 
 
 def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
-    """Parses a forecast from plain data; returns None if the data says that the fit failed.
+    """Parses a forecast from plain data; returns None if the data describes a failed fit.
 
     Raises:
         ValueError: The data does not have the shape of a forecast.

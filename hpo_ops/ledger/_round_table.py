@@ -1,4 +1,4 @@
-"""Commands and queries on the rounds of one study."""
+"""Reads and writes the rounds (batches of trials that are sampled together) of one study."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RoundTable:
         self._study_id = history.study_id
 
     def find(self, number: int) -> RoundRow | None:
-        """A round; None where it was not sampled yet."""
+        """Returns a round, or None if no round with this number has been sampled."""
         table = _schema.rounds
         row = self._connection.execute(
             select(table).where(table.c.study_id == self._study_id, table.c.number == number)
@@ -29,7 +29,7 @@ class RoundTable:
         return None if row is None else read_round(row)
 
     def add(self, number: int, members: Sequence[int], reason: str) -> None:
-        """Records the trials of a round, and why the scheduler chose them."""
+        """Inserts a round with its trials and the reason why the scheduler chose these trials."""
         self._connection.execute(
             insert(_schema.rounds).values(
                 study_id=self._study_id, number=number, members=list(members), reason=reason
@@ -39,7 +39,7 @@ class RoundTable:
         self._history.append(EventKind.ROUND_SAMPLED, data=data)
 
     def mark_collected(self, number: int) -> None:
-        """Closes a round."""
+        """Records that a round is closed because the results of its trials were collected."""
         table = _schema.rounds
         self._connection.execute(
             update(table)

@@ -1,4 +1,4 @@
-"""The ledger's tables. Optuna's own live beside them, in the database's public schema."""
+"""The ledger's tables. Optuna's tables are in the same database, in the schema `public`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = "ledger"
 metadata = MetaData(schema=SCHEMA)
 
 history = Sequence("history", metadata=metadata)
-"""One order for all that happened: events and reports draw their ids from it."""
+"""Sequence of the ids of both events and reports, which gives them one common order."""
 
 
 def _now() -> Column[object]:
@@ -46,19 +46,19 @@ studies = Table(
     Column("run_id", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
     Column("task_group", Text, nullable=False, server_default=""),
-    Column("key", Text, nullable=False),  # its name in the checkpoint store and in Optuna
+    Column("key", Text, nullable=False),  # name in the checkpoint store and in Optuna
     Column("owner", Text),  # the person who triggered the DAG run
-    Column("share", JSONB, nullable=False, server_default="[]"),  # DAGs with which it shares
-    Column("config", JSON, nullable=False),  # keeps the order of the space
+    Column("share", JSONB, nullable=False, server_default="[]"),  # DAGs that may use its trials
+    Column("config", JSON, nullable=False),  # JSON keeps the order of the space
     Column("pool", Text, nullable=False),
-    # What a trial takes of the pool for one unit.
+    # Amount of the pool that one unit of a trial leases.
     Column("lease", Double, nullable=False, server_default="1"),
     Column("origin", JSON, nullable=False),
     Column("archive", Text),
     Column("packages", JSONB, nullable=False, server_default="[]"),
     Column("experiment", Text),  # the DAG run of the first repeat
     Column("repeat", Integer, nullable=False, server_default="0"),
-    Column("retraining", Integer),  # the trial that trains the best one on all data
+    Column("retraining", Integer),  # trial that trains the best parameters on all data
     Column("state", Text, nullable=False, server_default="running"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("result", JSONB),
@@ -87,12 +87,12 @@ trials = Table(
     _study(),
     Column("number", Integer, nullable=False),
     Column("state", Text, nullable=False),
-    Column("params", JSON),  # keeps the order of the space
+    Column("params", JSON),  # JSON keeps the order of the space
     Column("parent", Integer),
-    Column("requested_params", JSON),  # parameters that a scheduler or a user asks for
+    Column("requested_params", JSON),  # by a scheduler or a user
     Column("seed", BigInteger, nullable=False),
-    Column("cache_key", Text),  # the same for trials whose reports are the same
-    Column("served", JSON),  # the study, trial and step that it was served from
+    Column("cache_key", Text),  # identical trials have the same key
+    Column("served", JSON),  # source study, trial and step in the score cache
     Column("until_step", Integer),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False, server_default="0"),
@@ -102,8 +102,8 @@ trials = Table(
     Column("metrics", JSON),
     Column("violations", JSON),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("queued_at", DateTime(timezone=True)),  # when it last asked for a lease in vain
-    Column("told", Boolean, nullable=False, server_default="false"),  # the sampler knows its end
+    Column("queued_at", DateTime(timezone=True)),  # last refused request for a lease
+    Column("told", Boolean, nullable=False, server_default="false"),  # to the sampler
     Column("ended_at", DateTime(timezone=True)),
     _now(),
     UniqueConstraint("study_id", "number"),
@@ -214,7 +214,7 @@ checkpoints = Table(
     Column("uri", Text, nullable=False),
     Column("files", Integer, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    Column("digest", Text),  # of the manifest; None where the agent did not say
+    Column("digest", Text),  # of the manifest; NULL if the agent did not send it
     _now(),
     UniqueConstraint("study_id", "trial", "step"),
 )
@@ -235,11 +235,11 @@ jobs = Table(
     "jobs",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("key", Text),  # the submission's Idempotency-Key; without one its name is its key
+    Column("key", Text),  # the Idempotency-Key header; NULL if the user sent none
     Column("name", Text, nullable=False),
     Column("dag_id", Text, nullable=False),
     Column("run_id", Text, nullable=False),
-    Column("job", JSON, nullable=False),  # keeps the order of the ranges
+    Column("job", JSON, nullable=False),  # JSON keeps the order of the ranges
     Column("code", Text, nullable=False),
     Column("user", Text, nullable=False),
     _now(),

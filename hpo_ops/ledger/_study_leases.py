@@ -1,4 +1,4 @@
-"""The leases of one study: its part in the pool that it shares with other studies."""
+"""The leases of one study on resource units (such as GPUs) of the pool that studies share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from hpo_ops.ledger.leases import Room
 
 @dataclass(frozen=True)
 class StudyLeases:
-    """The part of one study in its pool, within a transaction that holds the study's lock.
+    """The leases of one study, within a transaction that holds the study's lock.
 
-    `take` locks the pool's row too, until the commit, so that studies of one pool never hold more
-    than the pool has. The order of locks is always study, then pool.
+    `take` also locks the pool's row until the commit, so that concurrent studies cannot exceed the
+    capacity. Locks are always acquired in the order study, pool.
+
+    Attributes:
+        connection: The transaction's connection.
+        record: The study.
     """
 
     connection: Connection
     record: StudyRecord
 
     def take(self, *, trial: int, segment_id: str, width: float | Fraction) -> str | None:
-        """Takes a lease for a segment.
+        """Inserts a lease for a segment, or returns the reason why no lease is available.
 
         Args:
-            trial: The segment's trial.
-            segment_id: The segment.
-            width: Units that it gets.
+            trial: Number of the segment's trial.
+            segment_id: Id of the segment.
+            width: Number of units of the segment; a fraction if trials share a unit.
 
         Returns:
-            None where the lease was taken, else why there is none to be had.
+            None if the lease was inserted, otherwise the reason why it was refused.
         """
         config = self.record.config
         return leases.take(
@@ -47,15 +51,15 @@ class StudyLeases:
         )
 
     def renew(self, segment_id: str) -> bool:
-        """Extends the lease of a segment; False where it has expired and was given away."""
+        """Extends the lease of a segment; returns False if the lease was deleted."""
         return leases.renew(self.connection, segment_id)
 
     def mark_queued(self, trials: Sequence[int]) -> None:
-        """Records that trials are queued for a lease, so that other studies leave them theirs."""
+        """Records that trials are queued for a lease, which limits the leases of other studies."""
         leases.mark_queued(self.connection, study_id=self.record.id, numbers=trials)
 
     def count_free(self) -> int:
-        """How many segments of the study, one unit wide, could take a lease now."""
+        """Counts the segments of one unit each that could lease units now."""
         config = self.record.config
         return leases.count_free(
             self.connection,
@@ -66,5 +70,5 @@ class StudyLeases:
         )
 
     def room(self) -> Room:
-        """What the study may hold of its pool."""
+        """Returns the units of the pool that the study may hold, and the free units."""
         return leases.room(self.connection, pool=self.record.config.pool, study_id=self.record.id)

@@ -1,4 +1,4 @@
-"""Notifications within a process: wakes requests that wait for a change of a study."""
+"""In-process notifications, which wake requests that wait for a change of a study."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 
 class StudyNotifier:
-    """Wakes coroutines that wait for a change of a study. `tell` may be called from any thread.
+    """Wakes coroutines that wait for a change of a study; `tell` may be called from any thread.
 
-    Changes that another process commits are not notified: a coroutine must wait for a limited
-    time only and then read the ledger.
+    Changes that other processes commit cause no notification, so that a coroutine must wait with a
+    timeout and then read the ledger.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class StudyNotifier:
 
     @contextmanager
     def expected(self, study_id: int) -> Iterator[asyncio.Event]:
-        """An event that is set at the next notification about a study."""
+        """Provides an asyncio event that the next call of `tell` for the study sets."""
         entry = asyncio.get_running_loop(), asyncio.Event()
         self._waiting[study_id].append(entry)
         try:

@@ -1,4 +1,4 @@
-"""A study in the ledger: its identity, state and configuration as a frozen record."""
+"""Frozen record of a study's row: identity, state and configuration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from hpo_ops.protocol import Provenance
 class StudyState(StrEnum):
     """The state of a study.
 
-    A ``STOPPING`` study starts no segment, and its running trials are told to stop. A study with
-    folds may be ``RETRAINING`` after that: its best parameters are trained on all data.
+    A ``STOPPING`` study starts no segments, and its running trials are requested to stop. A study
+    with folds may be ``RETRAINING`` after the search: a trial trains the best hyperparameters on
+    all data.
     """
 
     RUNNING = "running"
@@ -31,12 +32,21 @@ class StudyState(StrEnum):
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study, as it was when it was read.
+    """A study at the time at which its row was read.
 
     Attributes:
-        key: The study's name in Optuna and in the checkpoint store.
-        owner: The person who triggered its DAG run; None where nobody did, as for a schedule.
-        share: DAGs with which it shares its trials.
+        key: Unique name of the study in Optuna and in the checkpoint store.
+        reason: Why the study is in its state, as a sentence for people.
+        result: Content of the study's `result.json`; None until the study has ended.
+        origin: Known provenance (code, image, packages) of the study's trials.
+        task_group: Task group that runs the study; empty if the whole DAG is one study.
+        owner: The person who triggered the DAG run; None if it was triggered automatically.
+        share: Ids of the DAGs with whose studies the study shares its trials.
+        archive: Name of the study's code archive in the object store.
+        packages: Packages that pip installs for the code.
+        experiment: Id of the DAG run of the first repeat; None if the study is not repeated.
+        repeat: Number of this repeat within the experiment.
+        retraining: Number of the trial that trains the best hyperparameters on all data, if any.
     """
 
     id: int
@@ -62,16 +72,17 @@ class StudyRecord:
 
     @property
     def is_over(self) -> bool:
+        """Whether the study is stopping or has ended."""
         return self.state in (StudyState.STOPPING, StudyState.ENDED)
 
     @property
     def is_searching(self) -> bool:
-        """Whether there may be more trials, now or after a pause."""
+        """Whether the study can still add trials: it is running or paused."""
         return self.state in (StudyState.RUNNING, StudyState.PAUSED)
 
 
 def read_record(row: Row[Any]) -> StudyRecord:
-    """A study from a row that has all columns of the table of studies."""
+    """Converts a row with all columns of the table `studies` into a record."""
     values = dict(row._mapping)
     return StudyRecord(
         id=values["id"],

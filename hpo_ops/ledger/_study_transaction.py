@@ -1,4 +1,4 @@
-"""One transaction on one study, whose row is locked: commands on the study, and its tables."""
+"""A transaction on one study with a locked row: state changes, and access to its tables."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from hpo_ops.protocol import ParamValue
 
 
 class StudyTransaction:
-    """A transaction on one study, made by `Ledger.study`.
+    """A transaction on one study; created by `Ledger.study`.
 
-    Transaction: everything that is written here is committed together when the block of
-    `Ledger.study` ends, or rolled back together where it raises.
-    Lock: the study's row is locked from the first statement to the commit, so that decisions of
-    one study are made one after the other, in whichever process. Policies therefore decide on a
-    view that nobody changes meanwhile. Keep the block short: every report of the study waits.
+    Transaction: all writes are committed together when the block of `Ledger.study` ends, or rolled
+    back together if the block raises an exception.
+    Lock: the study's row is locked until the commit, so that decisions about one study are made
+    one after the other across all processes, and the view does not change while a policy decides.
+    Keep the block short: all other requests that change the study wait for it.
     Thread safety: none. A transaction belongs to the thread that opened it and must not be used
-    after its block.
-    Records that were read (`TrialRow`, `SegmentRow`, …) are copies: they do not change with later
-    commands.
+    after the block.
+    Records (`TrialRow`, `SegmentRow`, …) are copies that later writes do not change.
 
     Attributes:
-        record: The study, with everything written so far.
-        now: Seconds since the study began. It never goes back from one transaction to the next.
-        history: The study's events.
-        trials: Its trials, and the decisions about them.
-        segments: Its segments.
-        rounds: Its rounds.
-        reports: Its reports.
-        checkpoints: Its checkpoints.
+        connection: The transaction's connection.
+        record: The study, including changes made in this transaction.
+        now: Seconds since the study began; never decreases from one transaction to the next.
+        history: Events of the study.
+        trials: Trials of the study, and the decisions about these trials.
+        segments: Segments (uninterrupted executions of a trial) of the study.
+        rounds: Rounds (batches of trials that are sampled together) of the study.
+        reports: Reports of the study's trials.
+        checkpoints: Checkpoints of the study's trials.
     """
 
     def __init__(self, connection: Connection, record: StudyRecord, view: LiveView) -> None:
@@ -62,20 +62,20 @@ class StudyTransaction:
 
     @property
     def view(self) -> Study:
-        """The study as policies see it, with everything written so far."""
+        """The study as policies see it, including changes made in this transaction."""
         if self.history.is_changed:
             self._view.refresh(self.connection, self.record.id)
-            self.history.is_changed = False  # nobody else writes while the study is locked
+            self.history.is_changed = False  # no other writer while the study is locked
         return self._view.study
 
     @property
     def leases(self) -> StudyLeases:
-        """The study's part in its pool."""
+        """The study's leases on units of its pool."""
         return StudyLeases(self.connection, self.record)
 
     @property
     def cached(self) -> CachedTrials:
-        """Trials of this and other studies that would report the same as one of this study."""
+        """Queries for identical trials, in this study and in studies that share with it."""
         return CachedTrials(self.connection, self.record)
 
     def add_trial(
@@ -85,13 +85,13 @@ class StudyTransaction:
         requested_params: Mapping[str, ParamValue] | None = None,
         is_retraining: bool = False,
     ) -> int:
-        """Reserves the next trial, without parameters yet, and returns its number.
+        """Adds the next trial, without hyperparameters, and returns its number.
 
         Args:
-            parent: The trial whose checkpoint it starts from.
-            requested_params: Parameters that it is to have; None leaves them to the sampler.
-            is_retraining: Whether it trains the best trial on all data; the sampler never learns
-                of such a trial.
+            parent: Number of the trial from whose checkpoint the new trial starts, if any.
+            requested_params: Requested hyperparameters; None if the sampler chooses all of them.
+            is_retraining: Whether the trial trains the best hyperparameters on all data; the
+                sampler never receives the result of such a trial.
         """
         number = len(self.view.trials)
         self.trials.add(
@@ -106,44 +106,51 @@ class StudyTransaction:
     # -- the study's state -------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
-        """Ends the search: no segment starts any more, and running ones are told to stop."""
+        """Sets the state STOPPING, in which no segment starts and running segments must stop.
+
+        Does nothing if the study is already stopping or has ended.
+        """
         if not self.record.is_over:
             self._update({"state": StudyState.STOPPING.value, "reason": reason})
             self.record = replace(self.record, state=StudyState.STOPPING, reason=reason)
             self.history.append(EventKind.STUDY_STOPPED, data={"reason": reason})
 
     def pause(self, reason: str) -> None:
-        """Pauses a running study: running segments are told to pause until `resume`."""
+        """Sets a RUNNING study to PAUSED, in which running segments must pause until `resume`."""
         if self.record.state is StudyState.RUNNING:
             self._update({"state": StudyState.PAUSED.value, "reason": reason})
             self.record = replace(self.record, state=StudyState.PAUSED, reason=reason)
             self.history.append(EventKind.STUDY_PAUSED, data={"reason": reason})
 
     def resume(self) -> None:
-        """Resumes a paused study."""
+        """Sets a PAUSED study to RUNNING; does nothing in any other state."""
         if self.record.state is StudyState.PAUSED:
             self._update({"state": StudyState.RUNNING.value, "reason": ""})
             self.record = replace(self.record, state=StudyState.RUNNING, reason="")
             self.history.append(EventKind.STUDY_RESUMED)
 
     def begin_retraining(self, trial: int) -> None:
-        """Ends the search; a trial trains the best one on all data."""
+        """Sets the state RETRAINING, in which a trial trains the best hyperparameters on all data.
+
+        Args:
+            trial: Number of the trial that does the retraining.
+        """
         self._update({"state": StudyState.RETRAINING.value, "retraining": trial})
         self.record = replace(self.record, state=StudyState.RETRAINING, retraining=trial)
         self.history.append(EventKind.STUDY_RETRAINING, trial)
 
     def change(self, config: StudyConfig) -> None:
-        """Replaces the configuration of the study while it runs."""
+        """Replaces the configuration of the study."""
         self._update({"config": config.to_dict(), "lease": config.lease})
         self.record = replace(self.record, config=config)
         self._view.study.goal = config.goal
         self.history.append(EventKind.STUDY_CHANGED, data={"config": config.to_dict()})
 
     def end(self, result: Mapping[str, Any]) -> None:
-        """Ends the study for good.
+        """Sets the final state ENDED and records the result; does nothing if the study has ended.
 
         Args:
-            result: What `result.json` of the study has, as plain data.
+            result: Content of the study's `result.json`, as plain data.
         """
         if self.record.state is not StudyState.ENDED:
             ended = {"state": StudyState.ENDED.value, "result": dict(result)}

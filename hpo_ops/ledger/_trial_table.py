@@ -1,4 +1,4 @@
-"""Commands and queries on the trials of one study, and on the decisions about them."""
+"""Reads and writes the trials of one study, and the policies' decisions about these trials."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hpo_ops.ledger.rows import ServedFrom, TrialIdentity, TrialRow, read_trial
 from hpo_ops.protocol import Action, ParamValue
 
 UNCACHED = TrialIdentity()
+"""Identity that keeps the trial's seed and excludes the trial from the score cache."""
 
 
 class TrialTable:
     """The trials of one study, within one transaction that holds the study's lock.
 
-    The gateway owns a trial's state: a trial is RUNNING from when it is given a slot until its
-    segment ends for the ledger, whether or not a process trains it at that moment. Tasks and
-    agents only ever ask the gateway to change it.
+    Only the gateway changes the state of a trial; tasks and agents send requests to the gateway. A
+    trial is RUNNING from the time at which it gets a slot until the ledger records the end of its
+    segment, even while no process trains it.
     """
 
     def __init__(self, history: StudyHistory) -> None:
@@ -33,19 +34,19 @@ class TrialTable:
     # -- queries -----------------------------------------------------------------------------
 
     def find(self, number: int) -> TrialRow | None:
-        """A trial; None where it was not added yet."""
+        """Returns a trial, or None if no trial with this number has been added."""
         return self.select([number]).get(number)
 
     def get(self, number: int) -> TrialRow:
-        """A trial that was added.
+        """Returns a trial by its number.
 
         Raises:
-            KeyError: It was not.
+            KeyError: No trial with this number has been added.
         """
         return self.select([number])[number]
 
     def select(self, numbers: Sequence[int]) -> dict[int, TrialRow]:
-        """Those of some trials that were added, by number."""
+        """Returns trials by number; numbers of trials that have not been added are left out."""
         table = _schema.trials
         rows = self._connection.execute(
             select(table)
@@ -55,7 +56,7 @@ class TrialTable:
         return {row.number: read_trial(row) for row in rows}
 
     def first_without_segment(self) -> int | None:
-        """The lowest number of the RUNNING trials that have no open segment: the next in line."""
+        """Returns the lowest number of a RUNNING trial without an open segment, or None."""
         trials, segments = _schema.trials, _schema.segments
         has_segment = (
             select(segments.c.id)
@@ -86,7 +87,16 @@ class TrialTable:
         requested_params: Mapping[str, ParamValue] | None = None,
         is_retraining: bool = False,
     ) -> None:
-        """Reserves a trial, without parameters yet."""
+        """Inserts a WAITING trial without hyperparameters.
+
+        Args:
+            number: Number of the new trial.
+            seed: Seed of the new trial.
+            parent: Number of the trial from whose checkpoint the new trial starts, if any.
+            requested_params: Requested hyperparameters; None if the sampler chooses all of them.
+            is_retraining: Whether the trial trains the best hyperparameters on all data; the
+                sampler never receives the result of such a trial.
+        """
         self._connection.execute(
             insert(_schema.trials).values(
                 study_id=self._study_id,
@@ -108,7 +118,7 @@ class TrialTable:
         params: Mapping[str, ParamValue],
         identity: TrialIdentity = UNCACHED,
     ) -> None:
-        """Gives a trial its parameters, and the seed and cache key that follow from them."""
+        """Records the hyperparameters of a trial, with its cache key and optionally a new seed."""
         values: dict[str, object] = {"params": dict(params), "cache_key": identity.cache_key}
         if identity.seed is not None:
             values["seed"] = identity.seed
@@ -118,18 +128,18 @@ class TrialTable:
     def give_slot(
         self, number: int, reason: str, *, until_step: int | None, group: int = 0
     ) -> None:
-        """Makes a trial RUNNING: it has one of the study's slots until its segment ends.
+        """Sets a trial to RUNNING, so that it occupies one of the study's slots.
 
         Args:
-            number: The trial.
-            reason: Why it is this trial's turn.
-            until_step: The step at which its segment ends; None is the training's own end.
-            group: Its trial group.
+            number: Number of the trial.
+            reason: Why the scheduler chose this trial.
+            until_step: Step at which the trial's segment ends; None for the training's own end.
+            group: Number of the trial group, by which some allocators share units.
         """
         self._move(number, TrialState.RUNNING, reason, group, {"until_step": until_step})
 
     def move(self, number: int, state: TrialState, reason: str, *, group: int = 0) -> None:
-        """Puts a trial into a state. A finished trial never leaves its state again."""
+        """Sets the state of a trial. Callers must not change the state of a finished trial."""
         self._move(number, state, reason, group, {})
 
     def settle(
@@ -142,7 +152,7 @@ class TrialTable:
         failures: int,
         preemptions: int,
     ) -> None:
-        """Puts a trial into the state that follows from the end of its segment."""
+        """Sets the state, failures and preemptions of a trial after its segment has ended."""
         counts = {"failures": failures, "preemptions": preemptions}
         self._move(number, state, reason, group, counts)
 
@@ -155,22 +165,22 @@ class TrialTable:
         value: float,
         metrics: Mapping[str, float],
     ) -> None:
-        """Records a trial's last step and metrics, and its best value so far."""
+        """Records the last step and metrics of a trial, and its best value so far."""
         self._update(
             number,
             {"step": step, "best_step": best_step, "value": value, "metrics": dict(metrics)},
         )
 
     def record_violations(self, number: int, violations: Sequence[float]) -> None:
-        """Records by how much a trial violates each constraint."""
+        """Records the amount by which a trial violates each constraint."""
         self._update(number, {"violations": list(violations)})
 
     def record_served(self, number: int, source: ServedFrom) -> None:
-        """Records the trial whose reports were replayed into a trial."""
+        """Records the source trial whose reports the score cache replayed into a trial."""
         self._update(number, {"served": asdict(source)})
 
     def mark_told(self, numbers: Sequence[int]) -> None:
-        """Records that the sampler knows how trials ended."""
+        """Records that the sampler has received the results of trials."""
         if numbers:
             table = _schema.trials
             self._connection.execute(
@@ -180,7 +190,7 @@ class TrialTable:
             )
 
     def record_decision(self, number: int, step: int, decision: Decision) -> None:
-        """Records a decision about a trial, unless it repeats the one before."""
+        """Records a decision about a trial, unless it equals the trial's previous decision."""
         last = self._last_decision(number)
         if last is not None and last[1] == decision:
             return
@@ -196,7 +206,7 @@ class TrialTable:
             self._history.append(EventKind.DECIDED, number, values)
 
     def _last_decision(self, number: int) -> tuple[int, Decision] | None:
-        """The last decision about a trial, and the step at which it was made."""
+        """Returns the step and the last decision about a trial, or None without a decision."""
         table = _schema.decisions
         row = self._connection.execute(
             select(table.c.step, table.c.action, table.c.reason)

@@ -73,7 +73,7 @@ class CachedTrials:
         )
 
     def sources(self, trial: TrialRow) -> list[CacheSource]:
-        """Lists the trials with a trial's cache key that have more reports or are complete.
+        """Lists trials with the same cache key that reported more steps or are complete.
 
         Trials of this study come first, then trials that were trained before trials that were
         served from the cache, then trials with more steps.
@@ -115,7 +115,7 @@ class CachedTrials:
         ]
 
     def find_in_training(self, trial: TrialRow) -> str | None:
-        """Returns the name of another trial that trains this cache key now, or None."""
+        """Returns a description of another trial in training with this cache key, or None."""
         found = self.connection.execute(
             select(trials.c.number, studies.c.key)
             .join(studies, studies.c.id == trials.c.study_id)
@@ -130,7 +130,7 @@ class CachedTrials:
         return None if found is None else f"trial {found.number} of {found.key}"
 
     def waiting_for_another(self, numbers: Sequence[int]) -> set[int]:
-        """Returns the numbers of trials whose cache key another trial is training now."""
+        """Returns which given trials share a cache key with another trial in training."""
         mine = trials.alias()
         is_in_training = exists().where(
             trials.c.cache_key == mine.c.cache_key,
@@ -170,7 +170,7 @@ class CachedTrials:
     def reports_of(
         self, source: CacheSource, *, after: int, until_step: int | None
     ) -> list[Report]:
-        """Lists the reports with after < step <= until_step; None for `until_step` is no limit."""
+        """Lists a source's reports with after < step <= until_step (None: no upper limit)."""
         rows = self.connection.execute(
             select(reports.c.step, reports.c.metrics, reports.c.seconds)
             .where(

@@ -1,4 +1,4 @@
-"""Queries for checkpoints: all of a study, and those of a trial by the value at their step."""
+"""Queries for checkpoints, also ranked by the objective's value at the checkpoint's step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class SavedCheckpoint:
     """A complete checkpoint in the store.
 
     Attributes:
-        trial: Number of its trial; with folds, that of the fold.
-        digest: Digest of its manifest; None where the agent did not send one.
+        trial: Number of the trial; in a study with folds, number of the fold.
+        digest: Digest of the checkpoint's manifest; None if the agent did not send a digest.
     """
 
     trial: int
@@ -30,7 +30,7 @@ class RankedCheckpoint:
     """A checkpoint with the objective's value at its step.
 
     Attributes:
-        trial_state: State of its trial.
+        trial_state: State of the checkpoint's trial.
     """
 
     trial: int
@@ -42,7 +42,7 @@ class RankedCheckpoint:
 
 
 def list_checkpoints(connection: Connection, study_id: int) -> list[SavedCheckpoint]:
-    """Lists the checkpoints of a study by trial and step."""
+    """Lists all checkpoints of a study, sorted by trial and step."""
     rows = connection.execute(
         select(checkpoints.c.trial, checkpoints.c.step, checkpoints.c.uri, checkpoints.c.digest)
         .where(checkpoints.c.study_id == study_id)
@@ -54,14 +54,18 @@ def list_checkpoints(connection: Connection, study_id: int) -> list[SavedCheckpo
 def rank_checkpoints(
     connection: Connection, study_id: int, direction: Direction
 ) -> list[RankedCheckpoint]:
-    """Lists the checkpoints of all trials, the one with the best value first."""
+    """Lists the checkpoints of a study that have a report of their step, best value first."""
     return _ranked(connection, direction, checkpoints.c.study_id == study_id, limit=None)
 
 
 def find_best_checkpoint(
     connection: Connection, study_id: int, trial: int, direction: Direction
 ) -> RankedCheckpoint | None:
-    """Finds the checkpoint of a trial with the best value; the earliest among equals."""
+    """Returns the trial's checkpoint with the best value, or None if it has no checkpoint.
+
+    Of checkpoints with equal values, the earliest is returned. Checkpoints of steps without a
+    report are ignored.
+    """
     is_of_trial = and_(checkpoints.c.study_id == study_id, checkpoints.c.trial == trial)
     return next(iter(_ranked(connection, direction, is_of_trial, limit=1)), None)
 

@@ -1,6 +1,6 @@
-"""Errors of the ledger's database that callers of the ledger handle.
+"""Database errors that callers of the ledger handle.
 
-Their messages may contain SQL and values: log them, do not send them to callers of the gateway.
+The error messages may contain SQL and values: log them, but do not send them to clients.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from sqlalchemy.exc import DataError, OperationalError
 DatabaseUnavailableError = OperationalError
 """The database cannot be reached or cannot answer now; a later attempt may succeed."""
 UnstorableValueError = DataError
-"""A value is out of range for its column, or has characters that PostgreSQL cannot store."""
+"""A value is out of range for its column or contains characters that PostgreSQL rejects."""

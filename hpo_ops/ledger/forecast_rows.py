@@ -1,4 +1,4 @@
-"""Storage of learning-curve forecasts: the ledger has only the newest forecast of each trial."""
+"""Storage of learning-curve forecasts: the ledger stores each trial's newest forecast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported studies: trials that were run elsewhere, recorded as a study that has ended."""
+"""Import of trials that were run outside of this platform, as a study that has ended."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from hpo_ops.protocol import ParamValue, Provenance
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTrial:
-    """A completed trial that was run elsewhere.
+    """A completed trial that was run outside of this platform.
 
     Attributes:
-        value: Its final value of the objective.
-        metrics: Its final values by metric.
-        curve: Its reports as pairs of step and objective, by step; at least one.
-        reason: Where it comes from, as a sentence for people.
+        params: Hyperparameters of the trial.
+        value: Final value of the objective.
+        metrics: Final value of each metric, by name.
+        curve: Learning curve as pairs of step and objective value, sorted by step; at least one.
+        reason: Where the trial comes from, as a sentence for people.
     """
 
     params: Mapping[str, ParamValue]
@@ -35,20 +36,22 @@ class ImportedTrial:
 
     @property
     def best_step(self) -> int:
-        """The first step with the final value; the last step where no report has it."""
+        """The first step whose value equals the final value, or the last step if no value does."""
         steps = (step for step, value in self.curve if value == self.value)
         return next(steps, self.curve[-1][0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedStudy:
-    """A study of trials that were run elsewhere.
+    """A study of trials that were run outside of this platform.
 
     Attributes:
-        owner: The person who imports it.
-        share: DAGs with which it shares its trials.
-        reason: Why it has ended, as a sentence for people.
-        trials: Its trials, by their new numbers.
+        config: Configuration of the study.
+        identity: Identity under which the study is recorded.
+        owner: The person who imports the study.
+        share: Ids of the DAGs with whose studies the study shares its trials.
+        reason: Why the study has ended, as a sentence for people.
+        trials: The trials; the index of a trial becomes its number.
     """
 
     config: StudyConfig
@@ -60,10 +63,11 @@ class ImportedStudy:
 
 
 def record_import(connection: Connection, study: ImportedStudy) -> bool:
-    """Records an imported study with its trials and reports, as if it had just ended.
+    """Inserts an imported study in the state ENDED, with its trials and reports.
 
     Returns:
-        Whether it was recorded; False where a study of this identity exists, which stays as it is.
+        True if the study was inserted; False if a study with this identity exists, which is not
+        changed.
     """
     values = {
         "name": study.config.name,

@@ -1,4 +1,4 @@
-"""Queries for learning curves: the reports of one trial, and the curves of several."""
+"""Queries for the reports of one trial, and for the learning curves of several trials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RecordedReport:
 
 
 def list_reports(connection: Connection, study_id: int, trial: int) -> list[RecordedReport]:
-    """Lists the reports of a trial by step."""
+    """Lists the reports of a trial, sorted by step."""
     rows = connection.execute(
         select(reports.c.step, reports.c.metrics, reports.c.seconds)
         .where(reports.c.study_id == study_id, reports.c.trial == trial)
@@ -32,15 +32,15 @@ def list_reports(connection: Connection, study_id: int, trial: int) -> list[Reco
 def read_curves(
     connection: Connection, study_id: int, *, numbers: range | None = None
 ) -> dict[int, dict[int, float]]:
-    """Reads learning curves: the objective's values by trial and step.
+    """Reads the learning curves (the objective's values by step) of a study's trials.
 
     Args:
         connection: An open connection to the ledger.
-        study_id: The study.
-        numbers: Only trials with these numbers; None for all.
+        study_id: Id of the study.
+        numbers: Numbers of the trials to read; None reads all trials.
 
     Returns:
-        Curves by number. A trial without reports is missing.
+        Learning curves by trial number. Trials without reports are left out.
     """
     query = (
         select(reports.c.trial, reports.c.step, reports.c.value)

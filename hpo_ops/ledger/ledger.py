@@ -1,4 +1,4 @@
-"""The ledger's entry point: opens the database, finds studies, and opens transactions."""
+"""The entry point of the ledger: opens the database, finds studies and opens transactions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ from hpo_ops.ledger.study_identity import StudyIdentity, study_keys
 from hpo_ops.protocol import Provenance
 
 LedgerConnection = Connection
-"""An open connection to the ledger, to be passed on to the ledger's queries."""
+"""An open database connection, which callers pass to the ledger's queries."""
 _PAGE = 50
+"""Number of studies that one query of `_newest_first` reads."""
 MAX_VIEWS = 64
-"""Studies whose view a process keeps in memory."""
+"""Maximum number of studies whose policy view a process caches in memory."""
 
 
 class UnknownStudyError(LookupError):
@@ -45,26 +46,30 @@ class UnknownStudyError(LookupError):
 
     @classmethod
     def of_id(cls, study_id: int) -> Self:
-        """There is no study of this id."""
+        """Creates the error for an id that no study has."""
         return cls(f"there is no study with the id {study_id}")
 
     @classmethod
     def of_segment(cls, segment_id: str) -> Self:
-        """There is no segment of this id."""
+        """Creates the error for an id that no segment has."""
         return cls(f"there is no segment {segment_id}")
 
     @classmethod
     def of_name(cls, name: str, run_id: str | None = None) -> Self:
-        """There is no study of this name, or of this name and DAG run."""
+        """Creates the error for a name, or a name and DAG run, that no study has."""
         which = name if run_id is None else f"{name} with the run {run_id}"
         return cls(f"there is no study {which}")
 
 
 class Ledger:
-    """The studies in a PostgreSQL database. May be used from many threads and processes.
+    """All studies in a PostgreSQL database; safe to use from many threads and processes.
 
-    Every method is one transaction of its own. Commands on one study go through `study`, which
-    locks the study's row, so that decisions of one study are made one after the other.
+    Every method opens its own connection. Changes to one study go through `study`, which locks the
+    study's row, so that decisions about one study are made one after the other.
+
+    Attributes:
+        engine: SQLAlchemy engine of the database.
+        news: Wakes coroutines of this process that wait for a change of a study.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -75,7 +80,7 @@ class Ledger:
 
     @property
     def url(self) -> str:
-        """The database's URL, with its password."""
+        """The URL of the database, including the password."""
         return self.engine.url.render_as_string(hide_password=False)
 
     @classmethod
@@ -87,13 +92,13 @@ class Ledger:
 
     @contextmanager
     def connect(self) -> Iterator[LedgerConnection]:
-        """A connection for queries. It takes no lock and sees what is committed."""
+        """Opens a connection for read-only queries, which see committed rows and take no lock."""
         with self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def begin(self) -> Iterator[LedgerConnection]:
-        """A transaction for writes that concern no open study; it is committed at its end."""
+        """Opens a transaction for writes without a study lock; commits when the block ends."""
         with self.engine.begin() as connection:
             yield connection
 
@@ -111,19 +116,23 @@ class Ledger:
         experiment: str | None = None,
         repeat: int = 0,
     ) -> StudyRecord:
-        """Records a new study; the study of a DAG run that has one already stays as it is.
+        """Inserts a new study, or returns the existing study with the same identity unchanged.
 
         Args:
-            config: The study.
-            identity: Its DAG, DAG run and task group.
-            owner: The person who triggered the DAG run, where a person did.
-            share: DAGs with which it shares its trials.
-            capacity: The measured capacity of its pool; None if it was not measured.
-            origin: Provenance of its trials, as far as is known.
-            archive: Name of its packed code in the store.
+            config: Configuration of the study.
+            identity: DAG, DAG run and task group of the study.
+            owner: The person who triggered the DAG run; None if it was triggered automatically.
+            share: Ids of the DAGs with whose studies the study shares its trials.
+            capacity: Measured capacity of the study's pool in units (such as GPUs); None if it was
+                not measured.
+            origin: Known provenance (code, image, packages) of the study's trials.
+            archive: Name of the study's code archive in the object store.
             packages: Packages that pip installs for the code.
-            experiment: The DAG run of the first repeat, if the study is one of several.
-            repeat: Number of the repeat.
+            experiment: Id of the DAG run of the first repeat; None if the study is not repeated.
+            repeat: Number of this repeat within the experiment.
+
+        Raises:
+            ValueError: One trial needs more units than the pool has.
         """
         with self.engine.begin() as connection:
             leases.find_capacity(connection, config.pool, capacity)
@@ -159,12 +168,13 @@ class Ledger:
     def named(
         self, name: str, *, dag_id: str | None = None, run_id: str | None = None
     ) -> Iterator[StudyRecord]:
-        """The studies of a name, newest first. Names are not unique; identities are.
+        """Iterates over the studies with a name, newest first. Names are not unique.
 
         Args:
-            name: The name.
-            dag_id: Only those of this DAG.
-            run_id: Only those of DAG runs with this id, of which each DAG may have one.
+            name: Name of the studies.
+            dag_id: DAG to which the studies are limited; None for all DAGs.
+            run_id: DAG run id to which the studies are limited; None for all DAG runs. DAG runs of
+                different DAGs may have the same id.
         """
         table = _schema.studies
         query = select(table).where(table.c.name == name)
@@ -175,10 +185,10 @@ class Ledger:
         return self._newest_first(query)
 
     def find_run(self, identity: StudyIdentity) -> StudyRecord:
-        """The study of a DAG run, or of a task group in it.
+        """Returns the study of a DAG run, or of a task group within a DAG run.
 
         Raises:
-            UnknownStudyError: There is none.
+            UnknownStudyError: No study has this identity.
         """
         with self.engine.connect() as connection:
             row = connection.execute(
@@ -189,7 +199,7 @@ class Ledger:
         return read_record(row)
 
     def repeats(self, record: StudyRecord) -> list[StudyRecord]:
-        """The studies of a study's experiment, by repeat; itself alone where it has none."""
+        """Lists all repeats of a study's experiment, or only the study if it has no experiment."""
         table = _schema.studies
         if record.experiment is None:
             return [record]
@@ -206,12 +216,16 @@ class Ledger:
             return [read_record(row) for row in connection.execute(query)]
 
     def get(self, study_id: int) -> StudyRecord:
-        """A study by its id."""
+        """Returns a study by its id.
+
+        Raises:
+            UnknownStudyError: No study has this id.
+        """
         with self.engine.connect() as connection:
             return read_record(self._row(connection, study_id))
 
     def recent(self) -> Iterator[StudyRecord]:
-        """The studies, newest first, a page at a time."""
+        """Iterates over all studies, newest first, and reads them page by page."""
         return self._newest_first(select(_schema.studies))
 
     def _newest_first(self, query: Select[Any]) -> Iterator[StudyRecord]:
@@ -229,7 +243,11 @@ class Ledger:
             before = rows[-1].id
 
     def study_of_segment(self, segment_id: str) -> tuple[int, int]:
-        """The study's id and the trial's number of a segment."""
+        """Returns the study id and the trial number of a segment.
+
+        Raises:
+            UnknownStudyError: No segment has this id.
+        """
         table = _schema.segments
         with self.engine.connect() as connection:
             row = connection.execute(
@@ -241,29 +259,29 @@ class Ledger:
 
     @contextmanager
     def study(self, study_id: int) -> Iterator[StudyTransaction]:
-        """A transaction on a study; waits until no other transaction, of any process, has it.
+        """Opens a transaction on a study and locks the study's row until the block ends.
 
-        May be called from any thread. A thread that holds the transaction of one study must not
-        open that of the same study again: it would wait for itself.
+        The call waits until transactions of other threads and processes have released the lock. A
+        thread must not open a second transaction on a study that it has locked: it would deadlock.
 
         Raises:
-            UnknownStudyError: There is no such study.
+            UnknownStudyError: No study has this id.
         """
         try:
             with self.engine.begin() as connection:
                 row = self._row(connection, study_id, lock=True)
                 record = read_record(row)
-                # Only the holder of the row's lock touches the view.
+                # Only the transaction that holds the row's lock uses the view.
                 view = self._views.pop(study_id, None) or LiveView(record.config.goal)
                 view.study.goal = record.config.goal
                 view.study.slots = record.config.parallelism
-                # Read before the lock was there: another may have seen a later time meanwhile.
+                # The age may predate the lock: another transaction may have used a later time.
                 view.now = max(view.now, float(row.age))
                 session = StudyTransaction(connection, record, view)
                 yield session
                 self._views[study_id] = view
         except BaseException:
-            # The view may hold what was rolled back.
+            # The view may contain changes that were rolled back.
             self._views.pop(study_id, None)
             raise
         if session.history.has_news:
@@ -273,12 +291,12 @@ class Ledger:
 
     @contextmanager
     def sampler_lock(self, study_id: int) -> Iterator[SamplerLock]:
-        """The exclusive right to use a study's sampler, among all threads and processes.
+        """Locks a study's sampler against all other threads and processes until the block ends.
 
-        The study's own lock is not held: transactions on the study go on meanwhile. Take this lock
-        first and then `study`, never the other way round.
+        The study's row is not locked, so that transactions on the study can run in the meantime. A
+        thread that needs both locks must acquire this lock before it calls `study`.
         """
-        # A thread that waits for this lock holds no connection: its holder needs two.
+        # A thread waits for the in-process lock without a connection: the holder needs two.
         with self._sampler_locks.setdefault(study_id, Lock()), self.engine.begin() as connection:
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:space, :study)"),
@@ -302,10 +320,10 @@ class Ledger:
 def enter_row(
     connection: Connection, identity: StudyIdentity, values: Mapping[str, Any]
 ) -> int | None:
-    """Enters a study's row under a key that no other study has.
+    """Inserts the row of a study with a key that no other study has.
 
     Returns:
-        Its id; None where the study of this identity is there already.
+        The id of the new study, or None if a study with this identity exists.
     """
     for key in study_keys(values["name"], identity):
         entered = connection.execute(

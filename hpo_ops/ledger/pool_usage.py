@@ -1,4 +1,4 @@
-"""Queries for pools: their capacity, and how much of it is leased."""
+"""Queries for pools: the capacity and the leased resource units (such as GPUs) of each pool."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hpo_ops.ledger.leases import UNKNOWN
 
 @dataclass(frozen=True, kw_only=True)
 class PoolUsage:
-    """A pool with the units that are leased of it.
+    """The capacity of a pool and its leased units.
 
     Attributes:
-        capacity: Units that the pool has; None where nobody knows.
-        is_fixed: Whether a person has set the capacity, so that measurements do not change it.
-        held: Units in leases that have not expired.
+        capacity: Number of units of the pool; None if it is not known.
+        is_fixed: Whether an operator has set the capacity, so that measurements do not change it.
+        held: Number of units in leases that have not expired.
     """
 
     name: str
@@ -27,7 +27,7 @@ class PoolUsage:
 
 
 def list_pools(connection: Connection) -> list[PoolUsage]:
-    """Lists the pools by name."""
+    """Lists all pools with their usage, sorted by name."""
     held = (
         select(leases.c.pool, func.sum(leases.c.amount).label("held"))
         .where(leases.c.expires_at > func.now())

@@ -1,7 +1,7 @@
-"""Queries of the reconciler: studies, segments and leases that are open or were left behind.
+"""Queries of the reconciler for open studies, open segments and leases without an open segment.
 
-Every record names the DAG run and the owner of its study, by which the gateway decides who may
-see it.
+The reconciler compares these records with Airflow and the cluster after crashes. Every record
+contains the DAG run and the owner of its study, from which the gateway derives who may see it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class OpenStudy:
     """A study that has not ended.
 
     Attributes:
-        key: Its key in the checkpoint store and in Optuna, under which people know it.
-        seconds: Seconds since it was entered.
+        key: Unique name of the study in the checkpoint store and in Optuna.
+        seconds: Seconds since the study started.
     """
 
     id: int
@@ -49,13 +49,13 @@ class OpenStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentOfStudy:
-    """A segment with its study.
+    """A segment (one uninterrupted execution of a trial) with its study.
 
     Attributes:
-        namespace: Namespace of its runner's resources; None for the runner's default.
-        seconds: Seconds since it started.
-        ended_seconds: Seconds since it ended; None while it is open.
-        has_lease: Whether it holds a lease that has not expired.
+        namespace: Namespace of the runner's resources, such as pods; None for the default.
+        seconds: Seconds since the segment started.
+        ended_seconds: Seconds since the segment ended; None while the segment is open.
+        has_lease: Whether the segment holds a lease that has not expired.
     """
 
     id: str
@@ -75,7 +75,7 @@ class SegmentOfStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class StrayLeaseOfStudy:
-    """A lease without an open segment, with its study."""
+    """A stray lease, whose segment has ended or does not exist, with its study."""
 
     segment_id: str
     study_id: int
@@ -88,7 +88,7 @@ class StrayLeaseOfStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class NamespaceOfStudy:
-    """A namespace that a study names for the resources of its runner, such as pods."""
+    """A namespace that a study configures for the resources of its runner, such as pods."""
 
     namespace: str
     dag_id: str
@@ -117,7 +117,7 @@ def list_open_studies(connection: Connection) -> list[OpenStudy]:
 def list_open_segments(
     connection: Connection, *, segment_ids: Sequence[str]
 ) -> list[SegmentOfStudy]:
-    """Lists all open segments, and the given segments whether or not they are open."""
+    """Lists all open segments, and also the given segments, which may have ended."""
     rows = connection.execute(
         select(
             segments.c.id,
@@ -172,7 +172,7 @@ def list_stray_leases(connection: Connection) -> list[StrayLeaseOfStudy]:
 
 
 def list_namespaces(connection: Connection) -> list[NamespaceOfStudy]:
-    """Lists the namespaces that studies, open or ended, name for the resources of their runner."""
+    """Lists the namespaces that open and ended studies configure for their runner's resources."""
     namespace = _namespace()
     rows = connection.execute(
         select(namespace, studies.c.dag_id, studies.c.run_id, studies.c.owner).where(
@@ -183,7 +183,7 @@ def list_namespaces(connection: Connection) -> list[NamespaceOfStudy]:
 
 
 def has_live_lease(connection: Connection, segment_id: str) -> bool:
-    """Whether a segment holds a lease that has not expired."""
+    """Returns whether a segment holds a lease that has not expired."""
     found = connection.execute(
         select(leases.c.segment_id).where(
             leases.c.segment_id == segment_id, leases.c.expires_at > func.now()
@@ -193,9 +193,9 @@ def has_live_lease(connection: Connection, segment_id: str) -> bool:
 
 
 def release_stray_leases(connection: Connection, study_id: int) -> list[str]:
-    """Deletes a study's leases without an open segment; returns their segments.
+    """Deletes the stray leases of a study and returns the segment ids of the deleted leases.
 
-    Call it in a transaction that holds the study's lock, or a segment may start meanwhile.
+    The caller's transaction must hold the study's lock, so that no segment starts concurrently.
     """
     is_open = select(segments.c.id).where(_is_open_segment_of_lease()).exists()
     released = connection.execute(
@@ -211,7 +211,7 @@ def _is_open_segment_of_lease() -> ColumnElement[bool]:
 
 
 def _namespace() -> Label[str]:
-    """The namespace that a study names for the resources of its runner; NULL for none."""
+    """Returns an SQL expression for a study's configured namespace, or NULL without one."""
     runner = studies.c.config["runner"].as_string()
     named = [
         (runner == name, studies.c.config[found.namespace_key].as_string())

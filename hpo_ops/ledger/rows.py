@@ -1,6 +1,6 @@
-"""Rows of the ledger's tables as frozen records, with enums and nested values already parsed.
+"""Frozen records of rows of the ledger's tables, with enums and nested values parsed.
 
-Code outside of the ledger sees these records and never a row of the database driver.
+Code outside of the ledger uses these records instead of SQLAlchemy rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpo_ops.protocol import Action, Cause, Outcome, ParamValue, Provenance, Seg
 
 @dataclass(frozen=True, kw_only=True)
 class ServedFrom:
-    """The trial whose reports the score cache replayed into another trial.
+    """The source trial whose reports the score cache replayed into another trial.
 
     Attributes:
         study: Key of the study of the source trial.
@@ -33,27 +33,29 @@ class ServedFrom:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow:
-    """A trial, as it was when it was read.
+    """A trial at the time at which its row was read.
 
     Attributes:
-        number: Its number in the study. In a study with folds each fold is a trial.
-        params: Its hyperparameters; None until the sampler was asked for them.
-        parent: The trial whose checkpoint it starts from, for a copy.
-        requested_params: Hyperparameters that the scheduler or a user asked for; None leaves them
-            to the sampler.
-        cache_key: The same for trials that would report the same; None for one that is not cached.
-        served: The trial that it was served from by the score cache.
-        until_step: The step at which its next segment ends; None is the training's own end.
-        failures: Segments that failed.
-        preemptions: Preemptions in a row without a new checkpoint between them.
-        step: Its last reported step.
-        value: Its best value of the objective.
-        best_step: The step of its best value.
-        metrics: Its last reported metrics.
-        violations: By how much it violates each constraint; None until that is known.
-        reason: Why it is in its state, as a sentence for people.
-        is_told: Whether the sampler knows how it ended.
-        queued_at: When it last asked for a lease in vain; None while it has one.
+        number: Number of the trial in the study. In a study with folds each fold is a trial.
+        params: Hyperparameters; None until the sampler has proposed them.
+        parent: Number of the trial from whose checkpoint this trial starts; None if it starts from
+            scratch.
+        requested_params: Hyperparameters that the scheduler or a user requested; None if the
+            sampler chooses all of them.
+        cache_key: Hash of everything that determines the trial's reports, so that identical trials
+            have the same key; None if the trial is not cached.
+        served: Source trial whose reports the score cache replayed; None if the trial was trained.
+        until_step: Step at which the next segment ends; None for the training's own end.
+        failures: Number of failed segments.
+        preemptions: Number of preemptions since the last new checkpoint.
+        step: Last reported step.
+        value: Best value of the objective; None before the first report.
+        best_step: Step of the best value.
+        metrics: Last reported metrics.
+        violations: Amount by which the trial violates each constraint; None until it is known.
+        reason: Why the trial is in its state, as a sentence for people.
+        is_told: Whether the sampler has received the result of the trial.
+        queued_at: Time of the last refused request for a lease; None if the trial is not queued.
     """
 
     number: int
@@ -81,22 +83,24 @@ class TrialRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentRow:
-    """A segment, as it was when it was read.
+    """A segment (one uninterrupted execution of a trial) at the time at which its row was read.
 
     Attributes:
-        key: Idempotency key of the request that started it: the same key gets it again.
-        from_step: The step of the checkpoint that it starts from; 0 without one.
-        until_step: The step at which it ends; None is the training's own end.
-        units: Width of the trial in it.
-        provenance: What it is trained with, as far as is known.
-        requested_action: The last decision that it was told to carry out. It stands until the
-            segment ends.
-        requested_reason: The reason of that decision.
-        outcome: How it ended; None while it is open.
-        step: Its last trained step, once it has ended.
-        reason: Why it ended, as a sentence for people.
-        cause: Why it ended, for programs.
-        exit_code: Exit code of its training, where it is known.
+        key: Idempotency key of the request that started the segment: a repeated request with the
+            same key returns the same segment.
+        from_step: Step of the checkpoint from which the segment starts; 0 if it starts without a
+            checkpoint.
+        until_step: Step at which the segment ends; None for the training's own end.
+        units: Number of resource units (such as GPUs); a fraction if trials share a unit.
+        provenance: The known code, image, packages and hardware of the segment.
+        requested_action: The last action that the segment was requested to carry out; None if
+            no action was requested.
+        requested_reason: Reason of the requested action.
+        outcome: How the segment ended; None while it is open.
+        step: Last trained step; None while the segment is open.
+        reason: Why the segment ended, as a sentence for people.
+        cause: Why the segment ended, as an enum for programs.
+        exit_code: Exit code of the training process; None if it is not known.
     """
 
     id: str
@@ -124,7 +128,7 @@ class SegmentRow:
 
     @property
     def result(self) -> SegmentResult | None:
-        """How the segment ended; None while it is open."""
+        """The outcome, last step, reason and exit code; None while the segment is open."""
         if self.outcome is None:
             return None
         return SegmentResult(
@@ -138,12 +142,13 @@ class SegmentRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRow:
-    """A round that was sampled.
+    """A round: a batch of trials that were sampled together.
 
     Attributes:
-        members: Numbers of its trials.
+        number: Number of the round in the study.
+        members: Numbers of the round's trials.
         reason: Why the scheduler chose these trials.
-        is_collected: Whether the round was closed.
+        is_collected: Whether the round is closed: the results of its trials were collected.
     """
 
     number: int
@@ -154,11 +159,12 @@ class RoundRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialIdentity:
-    """The seed and the cache key that a trial gets together with its parameters.
+    """The seed and the cache key that a trial is assigned together with its hyperparameters.
 
     Attributes:
-        seed: Its seed; None keeps the one that the trial was added with.
-        cache_key: The same for trials that would report the same; None for one that is not cached.
+        seed: New seed of the trial; None keeps the seed with which the trial was added.
+        cache_key: Key that identical trials share in the score cache; None if the trial is not
+            cached.
     """
 
     seed: int | None = None
@@ -167,11 +173,11 @@ class TrialIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Mishaps:
-    """How often the segments of a trial ended through no fault of its training.
+    """Numbers of segments of one trial that were preempted or ran out of memory.
 
     Attributes:
-        preemptions: Preempted segments, those that ran out of memory apart.
-        out_of_memory: Segments that ran out of memory.
+        preemptions: Number of preempted segments that did not run out of memory.
+        out_of_memory: Number of segments that ran out of memory.
     """
 
     preemptions: int = 0
@@ -179,7 +185,7 @@ class Mishaps:
 
 
 def read_trial(row: Row[Any]) -> TrialRow:
-    """A trial from a row that has all columns of the table of trials."""
+    """Converts a row with all columns of the table `trials` into a record."""
     return TrialRow(
         number=row.number,
         state=TrialState(row.state),
@@ -206,7 +212,7 @@ def read_trial(row: Row[Any]) -> TrialRow:
 
 
 def read_segment(row: Row[Any]) -> SegmentRow:
-    """A segment from a row that has all columns of the table of segments."""
+    """Converts a row with all columns of the table `segments` into a record."""
     return SegmentRow(
         id=row.id,
         trial=row.trial,
@@ -229,7 +235,7 @@ def read_segment(row: Row[Any]) -> SegmentRow:
 
 
 def read_round(row: Row[Any]) -> RoundRow:
-    """A round from a row that has all columns of the table of rounds."""
+    """Converts a row with all columns of the table `rounds` into a record."""
     return RoundRow(
         number=row.number,
         members=tuple(row.members),

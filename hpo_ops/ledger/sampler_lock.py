@@ -1,4 +1,4 @@
-"""The lock on a study's sampler, and what the sampler has yet to be asked for and told."""
+"""The lock on a study's sampler, with queries for the trials that the sampler must process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FINISHED = [state.value for state in TrialState if state.is_finished]
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedTrial:
-    """A finished trial and its learning curve: steps and values of the objective."""
+    """A finished trial and its learning curve, as pairs of step and objective value."""
 
     row: TrialRow
     curve: Sequence[tuple[int, float]]
@@ -26,20 +26,24 @@ class FinishedTrial:
 
 @dataclass(frozen=True)
 class SamplerLock:
-    """The exclusive right to use the sampler of a study, made by `Ledger.sampler_lock`.
+    """The exclusive right to use the sampler of a study; created by `Ledger.sampler_lock`.
 
-    The sampler is asked and told outside of the study's own lock, since it may take seconds:
-    reports of running trials go on meanwhile. This object only reads, in a transaction of its own,
-    so that rows may change after they were read; what follows from them is written in a
-    `StudyTransaction`. It must not be used after the block of `Ledger.sampler_lock`, or by another
-    thread.
+    A sampler may need seconds to propose hyperparameters or to process results. It therefore runs
+    without the study's lock, so that the reports of running trials do not wait. The methods only
+    read, and the rows that they return may change afterwards; results of the sampler are written
+    in a `StudyTransaction`. The object must not be used after the block of `Ledger.sampler_lock`
+    or by another thread.
+
+    Attributes:
+        connection: Connection of the transaction that holds the lock.
+        record: The study.
     """
 
     connection: Connection
     record: StudyRecord
 
     def trials_without_params(self, numbers: Sequence[int]) -> dict[int, TrialRow]:
-        """Trials that wait for parameters, by number: of the given ones and of all before them."""
+        """Returns unfinished trials without hyperparameters, up to the highest given number."""
         if not numbers:
             return {}
         table = _schema.trials
@@ -56,7 +60,7 @@ class SamplerLock:
         return {row.number: read_trial(row) for row in rows}
 
     def untold_trials(self) -> list[FinishedTrial]:
-        """Finished trials that the sampler was not told of yet, by number."""
+        """Lists finished trials whose results the sampler has not received, by number."""
         table = _schema.trials
         rows = self.connection.execute(
             select(table)
@@ -75,7 +79,7 @@ class SamplerLock:
         ]
 
     def has_unfinished(self, numbers: Sequence[int]) -> bool:
-        """Whether some of the trials have not finished."""
+        """Returns whether at least one of the given trials has not finished."""
         table = _schema.trials
         found = self.connection.execute(
             select(table.c.number)

@@ -1,4 +1,4 @@
-"""What tells studies apart, and the names of studies in the checkpoint store and in Optuna."""
+"""Identities of studies, and their unique keys in the checkpoint store and in Optuna."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from hpo_ops.config.runner_registry import generic_dags
 
 RESERVED = frozenset({"archives", "code"})
-"""Top-level folders of a checkpoint store that are not studies."""
+"""Names of top-level folders of a checkpoint store that do not belong to a study."""
 
 
 @dataclass(frozen=True)
 class StudyIdentity:
-    """The identity of a study: Airflow vouches for it, the study's own text does not.
+    """The identity of a study, from Airflow's ids rather than from text that users choose.
 
     Attributes:
-        dag_id: The DAG.
-        run_id: The DAG run; Airflow keeps run ids unique within a DAG only.
-        task_group: The task group that is the study; empty where the whole DAG is one study.
+        dag_id: Id of the DAG.
+        run_id: Id of the DAG run, which is unique only within a DAG.
+        task_group: Id of the task group that runs the study; empty if the whole DAG is one study.
     """
 
     dag_id: str
@@ -29,22 +29,22 @@ class StudyIdentity:
 
     @property
     def digest(self) -> str:
-        """A hash of all three parts, as 64 hexadecimal digits."""
+        """SHA-256 hash of the DAG, DAG run and task group, as 64 hexadecimal digits."""
         text = json.dumps([self.dag_id, self.run_id, self.task_group])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_generic(dag_id: str) -> bool:
-    """Whether a DAG takes studies of many people from its trigger, and so belongs to none."""
+    """Returns whether a DAG is generic: it runs any study that its trigger conf defines."""
     return dag_id in generic_dags().values()
 
 
 def study_keys(name: str, identity: StudyIdentity) -> tuple[str, str]:
-    """The preferred key of a study, and the one to use where another study has that already.
+    """Returns the preferred key of a study, and a fallback for when another study has that key.
 
-    A key is a path of two parts: the study's name and its run. The key of a study that has a DAG
-    of its own is as readable as its run id allows. Any other study could choose its name and run
-    id to look like somebody else's, so that its key ends with a part of the identity's hash.
+    A key is a path of two parts: the name of the study and its DAG run. For a study with its own
+    DAG of the same name, the second part is the run id. Any other study could imitate the name and
+    run id of somebody else's study, so that its key ends with a part of the identity's hash.
 
     >>> study_keys("digits", StudyIdentity("digits", "manual"))[0]
     'digits/manual'

@@ -1,6 +1,6 @@
-"""Queries for everything recorded of a study, page by page: events, reports and segments.
+"""Paged queries for the recorded events, reports and segments of a study.
 
-Times are seconds since the study was entered.
+Times given as numbers are seconds since the study started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from hpo_ops.protocol import Provenance
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvent:
-    """An event in the history of a study; `trial` is None for events of the study itself."""
+    """An event in the history of a study.
+
+    Attributes:
+        id: Id of the event; ids increase over time.
+        at: Time of the event.
+        kind: Kind of the event, a value of `EventKind`.
+        trial: Number of the trial that the event concerns; None for events of the study itself.
+        data: Details of the event.
+    """
 
     id: int
     at: datetime
@@ -30,11 +38,15 @@ class RecordedEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportColumns:
-    """Reports by column, all of the same length and in the order in which they arrived.
+    """Reports as columns of equal length, in the order in which the reports arrived.
 
     Attributes:
-        seconds: How long each step took.
-        times: When each report arrived.
+        ids: Id of each report; ids increase over time.
+        trials: Trial number of each report.
+        steps: Step of each report.
+        values: Value of the objective in each report.
+        seconds: Duration of each reported step.
+        times: Arrival of each report, in seconds since the study started.
     """
 
     ids: Sequence[int] = ()
@@ -47,7 +59,18 @@ class ReportColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedSegment:
-    """A segment with its start and end; the end is None while it is open."""
+    """A segment (one uninterrupted execution of a trial) with its start and end.
+
+    Attributes:
+        trial: Number of the trial.
+        from_step: Step of the checkpoint from which the segment started; 0 without a checkpoint.
+        step: Last trained step; None while the segment is open.
+        outcome: How the segment ended; None while it is open.
+        reason: Why the segment ended, as a sentence for people.
+        units: Number of resource units (such as GPUs) of the segment.
+        start: Start in seconds since the study started.
+        end: End in seconds since the study started; None while the segment is open.
+    """
 
     trial: int
     from_step: int
@@ -61,7 +84,7 @@ class RecordedSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentHistory:
-    """A segment with its provenance."""
+    """A segment with its outcome and its provenance (code, image, packages, hardware)."""
 
     id: str
     trial: int
@@ -78,7 +101,7 @@ class SegmentHistory:
 def list_events(
     connection: Connection, study_id: int, *, after: int, limit: int
 ) -> list[RecordedEvent]:
-    """Lists events with an id greater than `after`, oldest first."""
+    """Lists at most `limit` events with an id greater than `after`, oldest first."""
     rows = connection.execute(
         select(events.c.id, events.c.at, events.c.kind, events.c.trial, events.c.data)
         .where(events.c.study_id == study_id, events.c.id > after)
@@ -91,7 +114,7 @@ def list_events(
 def read_report_columns(
     connection: Connection, record: StudyRecord, *, after: int, limit: int
 ) -> ReportColumns:
-    """Reads reports of all trials with an id greater than `after`, oldest first."""
+    """Reads at most `limit` reports with an id greater than `after`, oldest first."""
     rows = connection.execute(
         select(
             reports.c.id,
@@ -116,7 +139,7 @@ def read_report_columns(
 def list_segments(
     connection: Connection, record: StudyRecord, *, offset: int, limit: int
 ) -> list[RecordedSegment]:
-    """Lists segments of all trials in the order of their starts, from an offset on."""
+    """Lists at most `limit` segments by start time, after skipping the first `offset` segments."""
     rows = connection.execute(
         select(
             segments.c.trial,
@@ -151,7 +174,7 @@ def list_segments(
 def list_segments_of_trials(
     connection: Connection, study_id: int, *, numbers: range
 ) -> list[SegmentHistory]:
-    """Lists the segments of trials with the given numbers, oldest first."""
+    """Lists the segments of the trials with the given numbers, oldest segment first."""
     table = segments.c
     rows = connection.execute(
         select(
@@ -178,7 +201,7 @@ def list_segments_of_trials(
 
 
 def study_seconds(connection: Connection, study_id: int) -> float:
-    """Seconds since the study was entered, or from then to its end."""
+    """Returns the seconds from the start of a study to its end, or until now if it is open."""
     end = func.coalesce(studies.c.ended_at, func.now())
     found = connection.execute(
         select(func.extract("epoch", end - studies.c.at)).where(studies.c.id == study_id)

@@ -1,9 +1,10 @@
-"""Which studies may use the trials, scores and checkpoints of each other.
+"""Rules for which studies may use each other's trials, scores and checkpoints.
 
-All runs of a DAG of one study share: everybody with rights on the DAG may read each of them. A
-generic DAG has studies of many people, so there only studies of the same person share. Studies
-of two DAGs share if the same person triggered both, or if each of them names the other's DAG
-under ``share``: one side alone could pry into the other, or feed it false scores.
+Studies of the same DAG share, because everybody with access to the DAG may read all of its runs. A
+generic DAG runs studies of many people, so that only its studies of the same owner share. Studies
+of different DAGs share if they have the same owner, or if each study lists the other study's DAG
+under ``share``. Consent of one side is not enough: that side could read the other side's results
+or supply it with false scores.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from hpo_ops.ledger._schema import studies
 from hpo_ops.ledger.study_identity import is_generic
 
 EVERYONE = "*"
-"""Stands for all DAGs under ``share``."""
+"""Entry of ``share`` that stands for all DAGs."""
 
 
 class Sharer(Protocol):
-    """The attributes of a study by which it is decided with which studies it shares."""
+    """The attributes of a study that determine which studies it shares trials with."""
 
     @property
     def dag_id(self) -> str:
-        """Its DAG."""
+        """Id of the study's DAG."""
         ...
 
     @property
     def owner(self) -> str | None:
-        """The person who triggered it; None where nobody did, as for a schedule."""
+        """The person who triggered the study; None if it was triggered automatically."""
         ...
 
     @property
     def share(self) -> Collection[str]:
-        """DAGs with which it shares."""
+        """Ids of the DAGs with whose studies the study shares its trials."""
         ...
 
 
 def may_share(one: Sharer, other: Sharer) -> bool:
-    """Whether two studies may use each other's trials. It is the same both ways round."""
+    """Returns whether two studies may use each other's trials; the order does not matter."""
     if one.dag_id == other.dag_id and (not is_generic(one.dag_id) or one.owner == other.owner):
         return True
     if one.owner is not None and one.owner == other.owner:
@@ -54,7 +55,7 @@ def _names(study: Sharer, dag_id: str) -> bool:
 
 
 def shares_with(study: Sharer) -> ColumnElement[bool]:
-    """`may_share` as a condition on rows of the table of studies."""
+    """Returns the rule of `may_share` as an SQL condition on rows of the table `studies`."""
     same_dag = studies.c.dag_id == study.dag_id
     if is_generic(study.dag_id):
         same_dag = and_(same_dag, studies.c.owner.is_not_distinct_from(study.owner))

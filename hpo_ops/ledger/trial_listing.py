@@ -1,6 +1,6 @@
-"""Queries for trials: lists, counts by state, and the best one. They read and take no lock.
+"""Read-only queries for trials: lists, counts by state, the best trial, and decisions.
 
-In a study with folds each fold, and the retraining, is a row of its own here.
+In a study with folds, each fold and the retraining is a trial of its own in these queries.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ from hpo_ops.protocol import ParamValue
 
 @dataclass(frozen=True, kw_only=True)
 class ListedTrial:
-    """A trial with what its segments add up to.
+    """A trial with the number and total duration of its segments.
 
     Attributes:
-        number: Its number; with folds, that of the fold.
-        metrics: Its last reported metrics.
-        is_feasible: Whether it violates no constraint, as far as is known.
-        served: The trial that the score cache served it from.
-        segments: How many segments it has had.
-        seconds: How long its segments have run in total; None before its first segment.
+        number: Number of the trial; in a study with folds, number of the fold.
+        reason: Why the trial is in its state, as a sentence for people.
+        step: Last reported step.
+        value: Best value of the objective; None before the first report.
+        best_step: Step of the best value.
+        metrics: Last reported metrics.
+        is_feasible: Whether no violation of a constraint is known.
+        served: Source trial whose reports the score cache replayed; None if the trial was trained.
+        segments: Number of segments (uninterrupted executions) of the trial.
+        seconds: Total duration of the segments; None before the first segment.
     """
 
     number: int
@@ -64,7 +68,8 @@ class BestTrial:
     """The trial with the best value of the objective.
 
     Attributes:
-        served: The trial that the score cache served it from.
+        best_step: Step of the best value.
+        served: Source trial whose reports the score cache replayed; None if the trial was trained.
     """
 
     number: int
@@ -76,7 +81,7 @@ class BestTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedDecision:
-    """A decision on a trial, with its reason."""
+    """A policy's decision about a trial at one step, with its reason."""
 
     step: int
     action: str
@@ -87,12 +92,12 @@ class RecordedDecision:
 def list_trials(
     connection: Connection, study_id: int, *, numbers: range | None = None
 ) -> list[ListedTrial]:
-    """Lists a study's trials by number.
+    """Lists the trials of a study, sorted by number.
 
     Args:
         connection: An open connection to the ledger.
-        study_id: The study.
-        numbers: Only trials with these numbers; None for all. Only their rows are read.
+        study_id: Id of the study.
+        numbers: Numbers of the trials to list; None lists all trials.
     """
     is_wanted = [trials.c.study_id == study_id]
     is_wanted_segment = [segments.c.study_id == study_id]
@@ -135,7 +140,7 @@ _LISTED = (
 
 
 def _listed(row: Sequence[Any]) -> ListedTrial:
-    # By position: a study may have thousands of trials, and access by name takes twice the time.
+    # Unpacked by position, which takes half the time: a study may have thousands of trials.
     number, state, reason, step, value, best_step, params, seed, *rest = row
     metrics, violations, served, segment_count, seconds = rest
     return ListedTrial(
@@ -158,7 +163,10 @@ def _listed(row: Sequence[Any]) -> ListedTrial:
 def find_best_trial(
     connection: Connection, study_id: int, direction: Direction
 ) -> BestTrial | None:
-    """Finds the feasible trial with the best value; the lowest number among equals."""
+    """Returns the feasible trial with the best value, or None if no feasible trial has a value.
+
+    Of trials with equal values, the trial with the lowest number is returned.
+    """
     value = trials.c.value
     best_first = value.desc() if direction is Direction.MAXIMIZE else value.asc()
     row = connection.execute(
@@ -176,7 +184,7 @@ def find_best_trial(
 
 
 def list_final_values(connection: Connection, study_id: int) -> list[float | None]:
-    """Lists the values of finished trials in the order of their ends; None if infeasible."""
+    """Lists finished trials' best values by end time; None if infeasible or without a report."""
     rows = connection.execute(
         select(trials.c.value, _is_feasible().label("is_feasible"))
         .where(trials.c.study_id == study_id, trials.c.ended_at.is_not(None))
@@ -186,7 +194,7 @@ def list_final_values(connection: Connection, study_id: int) -> list[float | Non
 
 
 def _is_feasible() -> ColumnElement[bool]:
-    """Whether a trial violates no constraint, as far as is known."""
+    """Returns the SQL condition that a trial has no known violation of a constraint."""
     worst = func.coalesce(
         select(func.max(cast(column("value"), Double)))
         .select_from(func.json_array_elements_text(trials.c.violations).table_valued("value"))
@@ -197,7 +205,7 @@ def _is_feasible() -> ColumnElement[bool]:
 
 
 def count_trials_by_state(connection: Connection, study_id: int) -> dict[TrialState, int]:
-    """Counts trials by state. A running trial without an open segment is counted as waiting."""
+    """Counts trials by state; a RUNNING trial without an open segment is counted as WAITING."""
     has_open_segment = exists().where(
         segments.c.study_id == trials.c.study_id,
         segments.c.trial == trials.c.number,
@@ -212,7 +220,7 @@ def count_trials_by_state(connection: Connection, study_id: int) -> dict[TrialSt
 
 
 def count_served_trials(connection: Connection, study_id: int, *, fold_count: int) -> int:
-    """Counts trials that the score cache has served; all folds of one trial count once."""
+    """Counts trials that the score cache has served; the folds of a trial count as one."""
     trial = trials.c.number // fold_count
     found = connection.execute(
         select(func.count(trial.distinct())).where(
@@ -225,7 +233,7 @@ def count_served_trials(connection: Connection, study_id: int, *, fold_count: in
 def list_decisions(
     connection: Connection, study_id: int, *, numbers: range
 ) -> list[RecordedDecision]:
-    """Lists the decisions on trials with the given numbers, oldest first."""
+    """Lists the decisions about the trials with the given numbers, oldest decision first."""
     rows = connection.execute(
         select(decisions.c.step, decisions.c.action, decisions.c.reason, decisions.c.at)
         .where(

@@ -1,4 +1,4 @@
-"""A study with folds as a read model: aggregated trials, their ranking and their checkpoints."""
+"""Read model of a study with cross-validation folds: aggregated trials and their checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpo_ops.ledger.trial_listing import list_trials
 
 
 def fold_numbers(record: StudyRecord, trial: int) -> range:
-    """The numbers under which the ledger has a trial's folds; without folds, the trial itself."""
+    """Returns the numbers of a trial's folds in the ledger, or its own number without folds."""
     count = record.config.fold_count
     return range(trial * count, (trial + 1) * count)
 
@@ -39,13 +39,16 @@ def read_folded_study(connection: LedgerConnection, record: StudyRecord) -> Fold
 
 @dataclass(frozen=True, kw_only=True)
 class FoldedStudy:
-    """A study with folds, as it was when it was read.
+    """A study with folds at the time at which its rows were read.
+
+    A part is a row of the ledger's table of trials: either one fold of a trial, or the retraining
+    (the training of the best hyperparameters on all data).
 
     Attributes:
         record: The study.
-        parts: Summaries of its folds and of the retraining, by number.
-        curves: Learning curves by the number of the part.
-        checkpoints: Checkpoints by the number of the part.
+        parts: Summaries of all parts, sorted by part number.
+        curves: Learning curves by part number.
+        checkpoints: Checkpoints by part number.
     """
 
     record: StudyRecord
@@ -59,7 +62,7 @@ class FoldedStudy:
 
     @cached_property
     def trials(self) -> list[TrialSummary]:
-        """The aggregated trials by number, without the retraining."""
+        """The aggregated trials, sorted by number, without the retraining."""
         count = self.record.config.fold_count
         folds = [part for part in self.parts if part.trial != self.record.retraining]
         return [
@@ -69,7 +72,7 @@ class FoldedStudy:
 
     @cached_property
     def ranked_trials(self) -> list[TrialSummary]:
-        """The completed and feasible trials, best first; the lowest number first among equals."""
+        """The completed and feasible trials, sorted by value (best first) and then by number."""
         scores = {
             trial.trial: self._direction.to_score(trial.value)
             for trial in self.trials
@@ -82,11 +85,11 @@ class FoldedStudy:
 
     @property
     def best(self) -> Best | None:
-        """The best trial with a checkpoint that represents it.
+        """The best trial with its representative checkpoint; None if `ranked_trials` is empty.
 
-        If the best parameters were trained again on all data, it is the last checkpoint of that
-        retraining. Otherwise it is a checkpoint of one fold: at the step at which the mean over
-        the folds is best, among the steps with a checkpoint, that of the fold with the best value.
+        If the retraining has completed, the checkpoint is the last checkpoint of the retraining.
+        Otherwise it is a checkpoint of one fold: first the step with the best mean over the folds
+        is chosen among the steps with a checkpoint, then the fold with the best value at the step.
         """
         if not self.ranked_trials:
             return None
@@ -123,7 +126,7 @@ class FoldedStudy:
 
     @property
     def _retrained_checkpoint(self) -> SavedCheckpoint | None:
-        """The last checkpoint of the retraining, once the retraining has completed."""
+        """The last checkpoint of the retraining; None unless the retraining has completed."""
         number = self.record.retraining
         if number is None or self.parts[number].state is not TrialState.COMPLETED:
             return None
@@ -149,10 +152,10 @@ class FoldedStudy:
         )
 
     def kept_checkpoints(self) -> list[SavedCheckpoint]:
-        """The checkpoints to keep.
+        """Lists the checkpoints that must not be deleted.
 
-        One of each of the best trials, that of the retraining, and the newest checkpoint of each
-        unfinished fold, from which it can be resumed.
+        These are the representative checkpoint of each of the best trials, the last checkpoint of
+        the retraining, and the newest checkpoint of each unfinished fold, which may be resumed.
         """
         best = self.ranked_trials[: self.record.config.checkpoints.keep]
         kept = [self._retrained_checkpoint, *map(self._best_checkpoint, best)]

@@ -1,4 +1,4 @@
-"""Summaries of trials, as pure functions: of one row, and aggregated over the folds of a trial."""
+"""Pure functions that summarise one trial's row, or aggregate the folds of a trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpo_ops.ledger.trial_listing import ListedTrial
 
 
 def summarise_trial(trial: ListedTrial) -> TrialSummary:
-    """Summarises one row of the ledger: a trial, a fold or the retraining."""
+    """Converts a row of the ledger (a trial, a fold or the retraining) into a client message."""
     return TrialSummary(
         trial=trial.number,
         state=trial.state,
@@ -32,7 +32,7 @@ def summarise_trial(trial: ListedTrial) -> TrialSummary:
 
 
 def served_message(source: ServedFrom | None) -> Served | None:
-    """The source of a trial that the score cache has served, as clients get it."""
+    """Converts the source trial of the score cache into a client message; None stays None."""
     if source is None:
         return None
     return Served(study=source.study, trial=source.trial, step=source.step)
@@ -44,16 +44,17 @@ def aggregate_folds(
     folds: Sequence[TrialSummary],
     curves: Mapping[int, Curve],
 ) -> TrialSummary:
-    """Aggregates the folds of a trial.
+    """Aggregates the summaries of a trial's folds into one summary of the trial.
 
-    The value is the best mean over the folds that have completed, at a step that all of them
-    have. Unfinished folds contribute their steps, segments and seconds only.
+    The value is the best mean of the completed folds' values at a step that all completed folds
+    have reported. Folds that have not completed contribute to the steps, segments, seconds and
+    feasibility only.
 
     Args:
         record: The study.
-        number: The trial's number, which is not the number of any fold.
-        folds: Summaries of the folds that exist, by fold.
-        curves: Learning curves by the number of the fold.
+        number: Number of the aggregated trial, which is not a number of the ledger's table.
+        folds: Summaries of the folds that were added, in the order of the folds.
+        curves: Learning curves by the fold's number in the ledger's table.
     """
     completed = [fold for fold in folds if fold.state is TrialState.COMPLETED]
     averaged = summarise(
@@ -79,9 +80,10 @@ def aggregate_folds(
 
 
 def aggregate_state(record: StudyRecord, folds: Sequence[TrialSummary]) -> TrialState:
-    """The state of a trial by the states of its folds.
+    """Derives the state of a trial from the states of its folds.
 
-    A study that is over starts no further folds: a trial without all of its folds is pruned then.
+    If the study is over, no more folds start: a trial that lacks folds is then PRUNED once its
+    other folds have finished.
     """
     state = state_of([fold.state for fold in folds], record.config.fold_count)
     has_ended = all(fold.state.is_finished for fold in folds)
@@ -91,7 +93,7 @@ def aggregate_state(record: StudyRecord, folds: Sequence[TrialSummary]) -> Trial
 
 
 def mean_metrics(folds: Sequence[TrialSummary]) -> dict[str, float]:
-    """The mean of the last reported metrics, for each metric that all folds have reported."""
+    """Returns the mean of the last reported metrics, for each metric that all folds reported."""
     if not folds:
         return {}
     shared = [name for name in folds[0].metrics if all(name in fold.metrics for fold in folds)]

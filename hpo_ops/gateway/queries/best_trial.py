@@ -1,4 +1,4 @@
-"""The best trial of a study with its best checkpoint, and the Pareto front of several metrics."""
+"""Queries for the best trial of a study with its checkpoint, and for the Pareto front."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from hpo_ops.ledger.trial_listing import find_best_trial
 
 
 def find_best(ledger: Ledger, record: StudyRecord) -> Best | None:
-    """Finds the feasible trial with the best value; None while no trial has a value."""
+    """Returns the feasible trial with the best value, or None if no feasible trial has a value.
+
+    In a study with folds, only trials whose folds have all completed are considered.
+    """
     with ledger.connect() as connection:
         if record.config.folds is not None:
             return read_folded_study(connection, record).best
@@ -22,7 +25,7 @@ def find_best(ledger: Ledger, record: StudyRecord) -> Best | None:
 
 
 def read_best(connection: LedgerConnection, record: StudyRecord) -> Best | None:
-    """Finds the best trial of a study without folds."""
+    """Returns the best feasible trial of a study without folds, or None without such a trial."""
     direction = record.config.objective.direction
     trial = find_best_trial(connection, record.id, direction)
     if trial is None:
@@ -43,9 +46,9 @@ def read_best(connection: LedgerConnection, record: StudyRecord) -> Best | None:
 
 
 def find_front(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
-    """Lists the completed and feasible trials that no other trial beats in every metric.
+    """Lists the Pareto front: the completed and feasible trials that no such trial dominates.
 
-    With one metric that is the best trial, or several equally good ones.
+    In a study with one metric, the front consists of the trials with the best value.
     """
     candidates = [
         trial

@@ -1,4 +1,4 @@
-"""The progress of an experiment: the repeats of a study with their best values over time."""
+"""The progress of an experiment: repeats of one study with different seeds, and their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpo_ops.ledger.trial_listing import list_final_values
 
 
 def read_experiment(ledger: Ledger, record: StudyRecord) -> Experiment:
-    """Reads the experiment that a study belongs to; a study without repeats is its only one."""
+    """Reads a study's experiment; a study that is not repeated is an experiment of one repeat."""
     metric = record.config.objective
     return Experiment(
         study=record.name,
@@ -40,9 +40,10 @@ def _read_repeat(ledger: Ledger, record: StudyRecord) -> Repeat:
 
 
 def _read_final_values(ledger: Ledger, record: StudyRecord) -> list[float | None]:
-    """Values of finished trials: in the order of their ends, with folds in that of their numbers.
+    """Lists the values of finished trials, with None for trials that cannot be the best trial.
 
-    None stands for a trial that cannot be the best one: it is infeasible or was not completed.
+    Without folds, the values are sorted by end time, and None stands for an infeasible trial. With
+    folds, they are sorted by trial number, and None also stands for a trial that is not completed.
     """
     if record.config.folds is None:
         with ledger.connect() as connection:

@@ -1,4 +1,4 @@
-"""The checkpoints of a study that must not be deleted."""
+"""Queries for the checkpoints of a study that must not be deleted."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from hpo_ops.ledger.checkpoint_ranking import RankedCheckpoint, SavedCheckpoint,
 
 
 def list_kept(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int]]:
-    """Lists the checkpoints to keep, as pairs of trial and step."""
+    """Lists the checkpoints that must not be deleted, as pairs of trial number and step."""
     with ledger.connect() as connection:
         return read_kept(connection, record)
 
 
 def read_kept(connection: LedgerConnection, record: StudyRecord) -> list[tuple[int, int]]:
-    """Lists the checkpoints to keep, as the transaction of a connection sees them.
+    """Lists the checkpoints that must not be deleted, read within an open transaction.
 
     These are the best checkpoint of each of the best trials, and the newest checkpoint of each
-    unfinished trial, from which it can be resumed.
+    unfinished trial, which may be resumed from it. In a study with folds, the last checkpoint of a
+    completed retraining is kept too.
+
+    Returns:
+        Pairs of trial number and step, sorted. The trial number is that in the object store.
     """
     if record.config.folds is not None:
         kept = read_folded_study(connection, record).kept_checkpoints()
@@ -34,10 +38,10 @@ def read_kept(connection: LedgerConnection, record: StudyRecord) -> list[tuple[i
 
 
 def _trial_in_store(record: StudyRecord, saved: RankedCheckpoint | SavedCheckpoint) -> int:
-    """The trial under whose number the store has a checkpoint.
+    """Returns the trial number in the path under which the store has a checkpoint.
 
-    A trial that the score cache served points to checkpoints of the trial that was trained, which
-    may be one of the same study.
+    Checkpoints that a trial got from the score cache are files of the source trial. If the source
+    trial belongs to this study, the number of the source trial is returned.
     """
     folder, _, trial = saved.uri.removesuffix(f"/{saved.step}").rpartition("/trials/")
     is_own = folder.endswith(f"/{record.key}") and trial.isdecimal()

@@ -1,4 +1,4 @@
-"""The progress of a study: its state, its trials by state, its best trial, its duration."""
+"""The progress of a study: state, number of trials by state, best trial and duration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpo_ops.ledger.trial_listing import count_served_trials, count_trials_by_st
 
 
 def read_progress(ledger: Ledger, record: StudyRecord) -> Progress:
-    """Reads the progress of a study; with folds, trials are counted as aggregated trials."""
+    """Reads the progress of a study; the folds of a trial are counted as one trial."""
     config = record.config
     with ledger.connect() as connection:
         rows_by_state = count_trials_by_state(connection, record.id)

@@ -1,4 +1,4 @@
-"""What people see of one trial: its summary, its seed, its segments and their provenance."""
+"""Details of one trial: its summary, its seed, and its segments with their provenance."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hpo_ops.ledger.trial_listing import list_trials
 
 
 def read_trial_detail(ledger: Ledger, record: StudyRecord, number: int) -> TrialDetail:
-    """Reads a trial, with its folds where it has folds; no other trial is read.
+    """Reads one trial, including its folds in a study with folds.
 
     Raises:
-        LookupError: The study has no such trial.
+        LookupError: The study has no trial with this number.
     """
     numbers = fold_numbers(record, number)
     with ledger.connect() as connection:

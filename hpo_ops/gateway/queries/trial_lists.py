@@ -1,4 +1,4 @@
-"""What people see of trials: the list of trials, a trial's learning curve and its decisions."""
+"""Queries for the trials of a study, and for the learning curve and decisions of one trial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpo_ops.ledger.trial_listing import RecordedDecision
 
 
 def list_trials(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
-    """Lists a study's trials by number; with folds, the aggregated trials."""
+    """Lists the trials of a study by number; in a study with folds, the aggregated trials."""
     with ledger.connect() as connection:
         if record.config.folds is not None:
             return read_folded_study(connection, record).trials
@@ -21,7 +21,7 @@ def list_trials(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
 
 
 def read_learning_curve(ledger: Ledger, record: StudyRecord, trial: int) -> list[RecordedReport]:
-    """Lists a trial's reports by step; with folds, the mean of the completed folds."""
+    """Lists the reports of a trial by step; in a study with folds, means of completed folds."""
     with ledger.connect() as connection:
         if record.config.folds is None:
             return list_reports(connection, record.id, trial)
@@ -42,7 +42,7 @@ def read_learning_curve(ledger: Ledger, record: StudyRecord, trial: int) -> list
 
 
 def list_decisions(ledger: Ledger, record: StudyRecord, trial: int) -> list[RecordedDecision]:
-    """Lists the decisions on a trial, or on its folds, oldest first."""
+    """Lists the policies' decisions about a trial, or about its folds, oldest decision first."""
     with ledger.connect() as connection:
         return trial_listing.list_decisions(
             connection, record.id, numbers=fold_numbers(record, trial)
