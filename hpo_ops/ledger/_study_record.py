@@ -37,7 +37,7 @@ class StudyRecord:
     Attributes:
         key: Unique name of the study in Optuna and in the checkpoint store.
         reason: Why the study is in its state, as a sentence for people.
-        result: Content of the study's `result.json`; None until the study has ended.
+        result: Content of the study's `result.json`; None if no result is recorded.
         origin: Known provenance (code, image, packages) of the study's trials.
         task_group: Task group that runs the study; empty if the whole DAG is one study.
         owner: The person who triggered the DAG run; None if it was triggered automatically.

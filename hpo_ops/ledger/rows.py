@@ -44,7 +44,7 @@ class TrialRow:
             sampler chooses all of them.
         cache_key: Hash of everything that determines the trial's reports, so that identical trials
             have the same key; None if the trial is not cached.
-        served: Source trial whose reports the score cache replayed; None if the trial was trained.
+        served: Source trial whose reports the score cache replayed; None if none were replayed.
         until_step: Step at which the next segment ends; None for the training's own end.
         failures: Number of failed segments.
         preemptions: Number of preemptions since the last new checkpoint.

@@ -43,7 +43,7 @@ class ListedTrial:
         best_step: Step of the best value.
         metrics: Last reported metrics.
         is_feasible: Whether no violation of a constraint is known.
-        served: Source trial whose reports the score cache replayed; None if the trial was trained.
+        served: Source trial whose reports the score cache replayed; None if none were replayed.
         segments: Number of segments (uninterrupted executions) of the trial.
         seconds: Total duration of the segments; None before the first segment.
     """
@@ -69,7 +69,7 @@ class BestTrial:
 
     Attributes:
         best_step: Step of the best value.
-        served: Source trial whose reports the score cache replayed; None if the trial was trained.
+        served: Source trial whose reports the score cache replayed; None if none were replayed.
     """
 
     number: int
