@@ -100,7 +100,7 @@ class Agent:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the gateway refused a message of this segment, so that no more are sent."""
+        """Whether the gateway refused a message, so that the agent sends no more messages."""
         return self._outbox.refusal is not None
 
     @property
@@ -110,7 +110,7 @@ class Agent:
 
     @property
     def unsent(self) -> list[Report]:
-        """Reports that the gateway has not accepted."""
+        """Reports that were read from the workspace and not yet accepted by the gateway."""
         return self._outbox.reports
 
     def pump(self) -> bool:

@@ -62,7 +62,7 @@ class ContainerTraining:
         return self._workspace.terminated.exists()
 
     def check(self, control: Control, now: float) -> None:
-        """Sends SIGTERM or SIGKILL if the training has not exited in time after a request.
+        """Sends a signal if the training has not exited in time after a requested pause or stop.
 
         ``run.sh`` sends the signal; this method writes its name to the workspace.
 

@@ -9,7 +9,7 @@ from hpo_ops.protocol import Assignment, ProtocolError, Report, ReportReader
 
 
 class InvalidReportError(ValueError):
-    """A report is invalid; the message names its step and the reason."""
+    """A training's report is invalid; the message gives the reason."""
 
 
 class ValidatedReports:

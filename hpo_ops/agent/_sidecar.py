@@ -136,7 +136,10 @@ class Segment:
             write_atomically(self.own_folder / RESTORED_STEP, str(step))
 
     def restored_step(self) -> int:
-        """Returns the recorded step of the restored checkpoint, or else the assignment's step."""
+        """Returns the recorded step of the restored checkpoint.
+
+        If no step is recorded, it is the first step of the assignment.
+        """
         if self.own_folder is None:
             return self.assignment.from_step
         try:
@@ -186,7 +189,9 @@ def restore(segment: Segment) -> None:
 
 
 def _open_to_all(root: Path) -> None:
-    """Makes all files writable for every user, because training and agent run as different users.
+    """Makes all files of the workspace writable for every user.
+
+    The training and the agent may run as different users.
 
     Args:
         root: The workspace's directory.

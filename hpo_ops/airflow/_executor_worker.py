@@ -119,7 +119,7 @@ def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
 
 
 def _kill_children_with(worker: int) -> None:
-    """Registers each task process with the kernel to be killed when its worker dies (Linux only).
+    """Configures the kernel to kill a task's process when its worker dies (Linux only).
 
     Args:
         worker: Process id of the worker.

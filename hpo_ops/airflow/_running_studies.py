@@ -37,7 +37,7 @@ class RunningStudies:
         self._folder = folder or _home() / "running"
 
     def remember(self, dag_id: str, run_id: str, config: StudyConfig) -> None:
-        """Writes the configuration of a study that starts to the study's file."""
+        """Writes a study's configuration to the study's file when the study starts."""
         self._folder.mkdir(parents=True, exist_ok=True)
         data = {"dag_id": dag_id, "run_id": run_id, "config": config.to_dict()}
         write_atomically(self._file(dag_id, run_id), json.dumps(data))

@@ -108,7 +108,7 @@ class EarlyStopSensor(BaseSensorOperator):
         return self.trial_tasks[first], number - first
 
     def _abandon_lost(self, context: Context, gateway: GatewayClient, study: StudyHandle) -> None:
-        """Fails trials whose task has ended, but whose end neither gateway nor XCom received.
+        """Fails each trial whose task has ended without a result in the ledger or in XCom.
 
         This happens, for example, if a person sets the state of a task in Airflow's UI.
         """

@@ -198,9 +198,9 @@ class PublishOperator(BaseOperator):
 
 
 class FinalizeOperator(BaseOperator):
-    """Closes the study, also after failures: ends it in the ledger and deletes old checkpoints.
+    """Ends the study in the ledger, also after failures, and deletes checkpoints not to be kept.
 
-    The user's finalizers are called first.
+    The user's finalizer functions are called first.
 
     Args:
         result: The result that the task `publish` returned.
@@ -227,7 +227,7 @@ class FinalizeOperator(BaseOperator):
         self.log.info("%d checkpoints kept, %d deleted", len(keep), len(deleted))
 
     def _run_finalizers(self, study: StudyHandle) -> None:
-        """Calls the user's finalizer functions; logs failures and continues with the next one."""
+        """Calls each of the user's finalizer functions; a failure is logged and ignored."""
         config = config_of(study)
         code = None if config.code is None else Path(config.code)
         for name in config.finalizers:
