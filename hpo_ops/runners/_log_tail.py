@@ -7,8 +7,7 @@ from pathlib import Path
 
 MAX_LINE_BYTES = 1 << 16
 MAX_TURN_BYTES = 1 << 20
-"""Bytes that one call of `LogTail.follow` reads at most, so that a large log does not block the
-agent."""
+"""Maximum number of bytes per call of `LogTail.follow`, so that a large log cannot block it."""
 
 
 class LogTail:
@@ -37,7 +36,7 @@ class LogTail:
         return True
 
     def close(self) -> None:
-        """Passes the rest of the log to the callback, with an unfinished line; closes the file."""
+        """Passes the rest of the log to the callback, even an unfinished line; closes the file."""
         while self.follow():
             pass
         self._flush()

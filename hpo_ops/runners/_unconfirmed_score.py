@@ -1,4 +1,4 @@
-"""Computes a trial's score in its task, for when the gateway does not answer at the trial's end.
+"""Computes a trial's score in its Airflow task if the gateway does not answer at the trial's end.
 
 A segment is one uninterrupted execution of a trial.
 """

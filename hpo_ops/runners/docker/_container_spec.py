@@ -24,7 +24,7 @@ GPU_LABEL = "hpo-ops/gpus"
 WORKSPACE, CODE = "/hpo", "/hpo-code"
 """Paths in the container at which the workspace and, read-only, the study's code are mounted."""
 NOBODY = 65534
-"""Id of the user and group that containers run as if the worker runs as root."""
+"""Id of the user and group of a container if the worker itself runs as root."""
 MAX_PROCESSES = 4096
 MAX_LOG_SIZE = "64m"
 """Maximum size of the log file in which the engine stores the container's output."""
@@ -104,7 +104,7 @@ class MemoryPlan:
 
 
 def plan_memory(resources: Resources, *, ooms: int) -> MemoryPlan:
-    """Returns the memory of a trial's next segment and of the segment after that.
+    """Returns the memory of a trial's next segment, and of a retry if that runs out of memory.
 
     Args:
         resources: The study's resources, with the amounts of memory in their order.

@@ -17,7 +17,7 @@ import httpx
 HOST_VARIABLE = "DOCKER_HOST"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 NEWEST_VERSION = (1, 44)
-"""The version of the API that is used; with an older engine, the engine's own version."""
+"""The API version that requests use; an older engine gets requests of its own version."""
 REQUEST_SECONDS = 60.0
 PULL_SECONDS = 3600.0
 FRAME_HEADER_BYTES = 8
@@ -267,7 +267,7 @@ class DockerEngine:
         timeout: float | None = REQUEST_SECONDS,
         or_conflict: bool = False,
     ) -> Any:
-        """Sends a request to the engine and returns the parsed JSON, or None if it is empty.
+        """Sends a request to the engine and returns the parsed answer, or None for an empty one.
 
         Args:
             method: The HTTP method.

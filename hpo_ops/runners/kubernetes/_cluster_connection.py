@@ -17,7 +17,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 def connect_hook() -> Any:
-    """Returns Airflow's hook for the cluster."""
+    """Returns Airflow's Kubernetes hook for the connection ``kubernetes_default``."""
     # Imported here: it takes seconds, and only studies of pods need it.
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
 

@@ -54,7 +54,7 @@ _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "supplementalGroupsPolicy": ("Merge", "Strict"),
 }
-"""Values of the fields of a security context that do not weaken its protection."""
+"""For each field of a security context, the values that do not weaken the protection."""
 
 Spec = Mapping[str, Any]
 
@@ -239,7 +239,13 @@ def _judge_mounts(
 
 
 def judge_security_context(path: str, context: object, policy: PodPolicy) -> Iterator[str]:
-    """Why the security context of a container or of the pod is refused."""
+    """Yields the reasons why a security context is refused; none if it is allowed.
+
+    Args:
+        path: The context's path in the study, for messages.
+        context: The security context of a container or of the pod.
+        policy: The operator's pod policy.
+    """
     fields, wrong = _mapping(path, context)
     yield from wrong
     for key, value in fields.items():

@@ -37,7 +37,7 @@ WORKSPACE = "/hpo"
 AGENT_FOLDER = "/hpo-agent"
 """Path of the agent's own files, which is not mounted in the training container."""
 _INSIDE = Workspace(Path(WORKSPACE))
-"""The workspace's paths inside of the containers."""
+"""The workspace with its paths inside the containers."""
 
 
 def _training_mounts(plan: SegmentPod) -> list[Spec]:

@@ -24,9 +24,12 @@ LOST_REASONS = {"Unknown", "ContainerStatusUnknown"}
 UNSEEN_EXIT_CODE = 255
 """Exit code that containerd reports for a container whose end it did not observe."""
 HOPELESS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
-"""Kubernetes' reasons for a pending pod that do not resolve by waiting."""
+"""Kubernetes' reasons for a pending pod that indicate a permanent problem."""
 _TIMED_OUT = "timed out"
-"""Part of messages that do resolve by waiting, as on a new node that cannot read secrets yet."""
+"""Text in Kubernetes' message that marks a problem as temporary despite a reason in `HOPELESS`.
+
+A new node, for example, cannot read secrets at first.
+"""
 _FAILED_PULL, _WAITS_TO_PULL = "ErrImagePull", "ImagePullBackOff"
 _WORK = {RESTORE: "restoring", PACKAGES: "installing packages"}
 """The work of each of the platform's init containers, for messages."""
@@ -51,7 +54,7 @@ class PodStatus:
             before the end.
         exit_code: Exit code of the training; None if it is unknown.
         cause: Why the segment ended, for programs.
-        is_hopeless: Whether the pod is pending for a reason that does not resolve by waiting.
+        is_hopeless: Whether the pod is pending because of a permanent problem.
         is_lost: Whether the node has not confirmed the deletion of the pod in time.
         said: The last lines of output of an init container that failed.
     """
@@ -279,7 +282,7 @@ def _last_words(said: str) -> str:
 
 
 def _what_it_waits_for(status: Any) -> tuple[str, bool]:
-    """Returns why a pod is pending, and whether waiting will not resolve it."""
+    """Returns why a pod is pending, and whether the problem is permanent."""
     for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):

@@ -317,7 +317,10 @@ def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """The resources, images and template for the pod of a trial's next segment."""
+    """The resources, images and template for the pod of a trial's next segment.
+
+    They may differ from the study's settings after preemptions or if memory ran out.
+    """
 
     resources: Resources
     pod: Pod

@@ -66,7 +66,11 @@ class Process:
         return self._pid
 
     def request(self, launch: Launch, log: BinaryIO) -> None:
-        """Requests the fork server to start the process with its output written to `log`.
+        """Sends the fork server a request to start the process, and waits for the process id.
+
+        Args:
+            launch: The command, working directory and environment.
+            log: The file to which the process writes its output.
 
         Raises:
             NotStartedError: The fork server did not start the process. The connection is closed.
@@ -150,7 +154,7 @@ class Process:
         """Kills the rest of the process group after the fork server was killed.
 
         Returns:
-            The exit code of a killed process.
+            -9, the exit code of a killed process.
         """
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -58,7 +58,7 @@ class ForkServer:
         self._libc = ctypes.CDLL(None)
 
     def listen(self, path: str) -> None:
-        """Accepts connections of runners on a unix socket with the given path."""
+        """Starts to listen for runners on a new unix socket at the given path."""
         Path(path).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -66,7 +66,7 @@ class ForkServer:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def serve(self) -> dict[str, Any] | None:
-        """Serves runners until no connection is left or, while listening, until it is idle.
+        """Serves runners until no connection is left; a listening server, until it is idle.
 
         Returns:
             In the fork server, None. In a forked child, the request that the child must run.
@@ -157,7 +157,7 @@ class ForkServer:
             self._connections[pid].sendall(json.dumps(message).encode() + b"\n")
 
     def _close_if_alone(self) -> bool:
-        """Stops listening unless a runner holds the lock, that is, is about to connect.
+        """Stops listening, unless a runner that is about to connect holds the lock.
 
         Returns:
             Whether the server stopped listening.
