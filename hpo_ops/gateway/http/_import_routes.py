@@ -17,7 +17,7 @@ import_router = APIRouter(tags=[PEOPLE])
 def create_import(
     request: ImportRequest, caller: CurrentCaller, gateway: GatewayServices
 ) -> Imported:
-    """Records trials that were run elsewhere as an ended study; repeating it has no effect."""
+    """Records trials run elsewhere as an ended study; a repeated import has no effect."""
     caller.require_person()
     name = request.config.get("name")
     if not isinstance(name, str):

@@ -45,6 +45,6 @@ def set_capacity(name: str, capacity: Capacity, caller: CurrentCaller, ledger: O
 
 @pool_router.post("/pools/{name}/found", tags=[TASKS], dependencies=[TASK_ONLY])
 def record_measured_capacity(name: str, capacity: Capacity, ledger: OpenLedger) -> None:
-    """Records the capacity counted from the cluster's nodes, unless a person has set one."""
+    """Records a pool's capacity counted from its nodes, unless a person has set the capacity."""
     with ledger.begin() as connection:
         leases.find_capacity(connection, name, capacity)

@@ -42,5 +42,8 @@ def resume(record: EditableStudy, gateway: GatewayServices) -> None:
 def change(
     record: EditableStudy, changes: dict[str, Any], gateway: GatewayServices
 ) -> dict[str, Any]:
-    """Changes a running study by dotted keys; returns all changeable keys with their values."""
+    """Changes configuration values of a running study.
+
+    The values are given by dotted keys. Returns all changeable keys with their new values.
+    """
     return gateway.studies.change(record.id, changes)

@@ -66,7 +66,7 @@ def find_study(
     run_id: str | None = None,
     dag_id: str | None = None,
 ) -> Progress:
-    """Finds the newest study with a name that the caller may see, optionally of one DAG or run.
+    """Finds the newest visible study with the given name, optionally of one DAG or DAG run.
 
     Names are not unique. The DAG, the DAG run and the task group together identify a study.
     """
@@ -85,7 +85,7 @@ def progress(record: ReadableStudy, ledger: OpenLedger) -> Progress:
 
 @study_router.get("/studies/{study_id}/best")
 def best(record: ReadableStudy, ledger: OpenLedger) -> Best | None:
-    """Shows the best trial of a study and its best checkpoint; null while there is none."""
+    """Shows a study's best trial and the trial's best checkpoint; null without a best trial."""
     return find_best(ledger, record)
 
 

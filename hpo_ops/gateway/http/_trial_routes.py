@@ -93,7 +93,7 @@ def ready(
 
 @trial_task_router.post("/studies/{study_id}/lost")
 def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
-    """Lists the given trials, whose tasks have ended, that are still running in the ledger."""
+    """Lists the given trials that are running in the ledger although their tasks have ended."""
     return gateway.next_actions.lost(record.id, numbers)
 
 
@@ -101,13 +101,13 @@ def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> l
 def absorb_scores(
     record: StudyOfTask, scores: list[TrialResult], gateway: GatewayServices
 ) -> AbsorbedScores:
-    """Compares trial results received through XCom with the ledger, and records missing ones."""
+    """Compares trial results from XCom with the ledger, and records those the ledger lacks."""
     return gateway.studies.absorb(record.id, scores)
 
 
 @trial_task_router.post("/studies/{study_id}/abandon")
 def abandon(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> list[int]:
-    """Fails running trials whose tasks will not be retried; returns the trials that it failed."""
+    """Fails running trials whose tasks will not be retried; returns the failed trials."""
     return gateway.next_actions.abandon(record.id, numbers)
 
 

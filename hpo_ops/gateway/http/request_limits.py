@@ -27,7 +27,7 @@ MAX_URL = 8192
 REQUESTS_PER_SECOND = 100.0
 """Default rate limit: requests per second that each caller may send on average."""
 BURST_SECONDS = 10.0
-"""Burst size in seconds: a caller may send as many requests at once as the rate allows in them."""
+"""Burst size: a caller may send at once the requests that the rate allows in this many seconds."""
 MAX_CALLERS = 10_000
 """Largest number of callers whose request rate a process tracks."""
 MAX_REPORTS = 10_000
@@ -142,7 +142,7 @@ class RateLimiter:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Drops the callers whose bucket is full again; if there are none, drops all callers."""
+        """Drops the callers whose bucket is full again, or all callers if no bucket is full."""
         self._buckets = {
             caller: (filled, at)
             for caller, (filled, at) in self._buckets.items()

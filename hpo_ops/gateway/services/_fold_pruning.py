@@ -1,4 +1,4 @@
-"""Ends a cross-validated trial early if a fold fails, or if it is worse than the best trial."""
+"""Ends a cross-validated trial early if a fold fails or the trial is worse than the best trial."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _VERBS = {TrialState.FAILED: "failed", TrialState.PRUNED: "was pruned"}
 
 
 def judge(session: StudyTransaction, number: int) -> None:
-    """Ends the unfinished folds of a trial that need not be trained.
+    """Ends the unfinished folds of a cross-validated trial if their training would be wasted.
 
-    They need not be trained if another fold of the trial failed or was pruned, or if the trial is
+    It would be wasted if another fold of the trial failed or was pruned, or if the trial is
     significantly worse than the best trial (`folds.prune` is the p-value). Folds without an open
     segment are pruned at once; running folds receive a request to stop.
 

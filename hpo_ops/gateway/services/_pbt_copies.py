@@ -12,7 +12,9 @@ from hpo_ops.ledger.rows import TrialRow
 
 
 def add_trial(session: StudyTransaction, member: Member) -> int:
-    """Adds a trial to the ledger and returns its number; clips a copy's parameters to the space.
+    """Adds a trial to the ledger and returns its number.
+
+    The parameters of a copy are clipped to the search space.
 
     Args:
         session: The study.
@@ -24,7 +26,7 @@ def add_trial(session: StudyTransaction, member: Member) -> int:
 
 
 def restore_from(session: StudyTransaction, row: TrialRow, step: int) -> str | None:
-    """Returns the store folder of the parent's checkpoints if a copy has to start from there.
+    """Returns the store folder of the parent's checkpoints if a copy has to start from them.
 
     Returns:
         None if the trial is not a copy, has a checkpoint of its own, or starts from step 0.

@@ -29,7 +29,7 @@ _OUTCOMES = {
 
 
 def absorb(session: StudyTransaction, scores: Sequence[TrialResult]) -> AbsorbedScores:
-    """Compares scores received through XCom with the ledger and records those that it lacks.
+    """Compares scores received through XCom with the ledger; records scores the ledger lacks.
 
     A score is trusted as much as the token of its DAG run. If a score and the ledger differ, the
     ledger stays as it is, and the difference is recorded as an event of the study.

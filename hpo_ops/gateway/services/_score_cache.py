@@ -95,7 +95,7 @@ def serve(session: StudyTransaction, row: TrialRow) -> str | None:
 
 
 def restore_from(session: StudyTransaction, number: int, step: int) -> str | None:
-    """Returns the store folder of a trial's checkpoint if it came from the score cache.
+    """Returns the store folder of a trial's checkpoint if the score cache provided the checkpoint.
 
     Args:
         session: The study.
@@ -188,7 +188,7 @@ def _start(session: StudyTransaction, row: TrialRow, until_step: int | None) -> 
 def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
     """Splits reports into batches after each of which the scheduler decides.
 
-    A batch has one report, or all reports if the scheduler cannot end the trial before the last.
+    A batch has one report, or all reports if no decision is needed before the last report.
     """
     config = session.record.config
     if config.reproducible or (config.scheduler.name == "default" and config.goal.target is None):

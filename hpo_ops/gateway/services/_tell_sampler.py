@@ -43,7 +43,7 @@ class SamplerResult:
     is_known: bool = True
 
     def tell(self, search: Search) -> None:
-        """Tells the sampler the result; a completed trial without a value is told as failed."""
+        """Passes the result to the sampler; a completed trial without a value counts as failed."""
         if not self.is_known:
             return
         is_empty = self.state is TrialState.COMPLETED and self.values is None

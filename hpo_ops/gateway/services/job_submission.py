@@ -221,7 +221,7 @@ class Jobs:
 
 
 def _notes(dag_id: str) -> list[str]:
-    """Returns the note of a generic DAG's runner to people who submit jobs, if it has one."""
+    """Returns notes of a generic DAG's runner for people who submit jobs; empty without notes."""
     return [
         runner.job_note
         for runner in all_runners().values()

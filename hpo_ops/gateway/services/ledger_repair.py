@@ -1,4 +1,4 @@
-"""The reconciler's access to the ledger: lists what is open, and repairs leftovers of a crash.
+"""The reconciler's access to the ledger: lists and repairs what a crash may have left behind.
 
 A segment is one uninterrupted execution of a trial. A leftover is, for example, an open segment
 without a process or pod, or a lease of resource units whose segment has ended.
@@ -92,7 +92,7 @@ def _stray_lease(lease: StrayLeaseOfStudy, may_edit: Right) -> StrayLease:
 
 
 def close_study(studies: StudyService, study_id: int, reason: str) -> None:
-    """Ends a study whose DAG run is over and did not end it.
+    """Ends a study whose DAG run is over without having ended the study.
 
     Open segments end, unfinished trials are pruned, and leases are released.
     """

@@ -179,7 +179,8 @@ class NextActionService:
     def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
         """Returns a wake-up with a reason for each task that should request its action again.
 
-        Free slots of rolling studies are filled on the way, and studies that are due to stop stop.
+        The call also fills free slots of rolling studies (`flow: rolling`), and stops studies that
+        have reached their target, deadline or another stopping rule.
 
         Args:
             waiting: The tasks that wait.

@@ -21,7 +21,7 @@ class OwnedResource(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """The person who triggered the DAG run; None for a run without one, as a scheduled run."""
+        """The person who triggered the DAG run; None if nobody did, as for a scheduled run."""
         ...
 
 

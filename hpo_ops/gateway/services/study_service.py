@@ -150,7 +150,7 @@ class StudyService:
         return OrderedDict()
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
-        """Compares trial results received through XCom with the ledger, and records missing ones.
+        """Compares trial results from XCom with the ledger, and records those the ledger lacks.
 
         Returns:
             The trials whose results were recorded, and a sentence for each difference.
@@ -192,7 +192,7 @@ class StudyService:
             session.stop(reason)
 
     def pause(self, study_id: int, reason: str) -> None:
-        """Pauses a study: running trials save a checkpoint and wait until it is resumed."""
+        """Pauses a study: running trials save a checkpoint and wait until the study is resumed."""
         with self.ledger.study(study_id) as session:
             session.pause(reason)
 
