@@ -1,4 +1,4 @@
-"""Shows a study's progress until its DAG run ends: a live bar in a terminal, else lines."""
+"""Shows a study's progress until its DAG run ends: as a live bar in a terminal, else as lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,17 @@ ENDED = ("success", "failed")
 
 
 def follow(session: Session, console: Console, *, dag_id: str, run_id: str, name: str) -> bool:
-    """Shows a study's progress until its DAG run has ended; True if the run succeeded.
+    """Shows a study's progress until its DAG run has ended; returns whether the run succeeded.
 
-    An api-server that does not answer for up to `UNAVAILABLE_SECONDS` is waited for: it may be
-    restarting.
+    If Airflow's api-server does not answer, for example because it is restarting, the requests
+    are repeated for up to `UNAVAILABLE_SECONDS`; then the error is raised.
+
+    Args:
+        session: The connections to Airflow and the gateway.
+        console: The console on which the progress is shown.
+        dag_id: The id of the DAG.
+        run_id: The id of the DAG run.
+        name: The name of the study.
     """
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         last, seen_at = "", time.monotonic()
@@ -63,5 +70,5 @@ def _picture(line: str, progress: Progress | None) -> Group:
 
 
 def _without_time(line: str) -> str:
-    """Removes the elapsed time, so that a line is printed only if something else has changed."""
+    """Returns the line without the elapsed time, to detect whether anything else has changed."""
     return line.split(" · ", 1)[-1]

@@ -1,4 +1,7 @@
-"""``hpo import``: copies an Optuna study's trials into the ledger, as a source of warm starts."""
+"""``hpo import``: copies the trials of an Optuna study into the ledger.
+
+Other studies can then warm-start from them.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,17 @@ def import_(
 def read_storage(
     url: str, config: StudyConfig, *, name: str | None, renames: dict[str, str]
 ) -> ImportRequest:
-    """Reads the completed trials of a study in an Optuna storage; the storage is not changed.
+    """Reads the completed trials of a study in an Optuna storage, which is not changed.
+
+    Args:
+        url: The URL of the Optuna storage.
+        config: The study file whose objectives and space the trials belong to.
+        name: The name of the study in the storage; None if the storage has only one study.
+        renames: New names of parameters, by their old names.
 
     Raises:
-        CommandError: The storage cannot be opened, or has no such study or several of them.
+        CommandError: The storage cannot be opened, does not have the study, or has several
+            studies and no name is given.
     """
     from hpo_ops.samplers.optuna_import import study_names
     from hpo_ops.samplers.warm_start_trials import open_existing_storage, read_source
@@ -92,7 +102,11 @@ def read_storage(
 
 
 def parse_renames(options: list[str]) -> dict[str, str]:
-    """Parses ``["lr=learning_rate"]`` as ``{"lr": "learning_rate"}``."""
+    """Parses ``["lr=learning_rate"]`` as ``{"lr": "learning_rate"}``.
+
+    Raises:
+        CommandError: An option is not of the form ``old=new``.
+    """
     renames = {}
     for option in options:
         old, equals, new = option.partition("=")
@@ -103,7 +117,12 @@ def parse_renames(options: list[str]) -> dict[str, str]:
 
 
 def import_lines(done: Imported, source: str) -> list[str]:
-    """Says how many trials were imported, which were left out and why, and how to use them."""
+    """Returns lines on the imported trials, on the trials left out, and on how to warm-start.
+
+    Args:
+        done: The result of the import.
+        source: The name of the Optuna study and its storage.
+    """
     lines = [f"Imported {done.taken} trials of {source} as run {done.run_id} of {done.study}"]
     how = f"warm_start: {{study: {done.study}, run: {done.run_id}}}"
     return [*lines, *left_out_lines(done.left_out), f"Start a study from them with: {how}"]

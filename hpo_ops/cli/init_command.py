@@ -1,4 +1,4 @@
-"""``hpo init``: writes a study file and a training script to start from."""
+"""``hpo init``: writes a template of a study file and of a training script."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ for step in trial.steps(total={steps}):  # continues after the newest checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What the two files are made from."""
+    """The values that the user has chosen for the study file and the training script."""
 
     name: str
     metric: str
@@ -94,7 +94,7 @@ def init(
     is_forced: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Writes a study and a training script; asks what is not given, in a terminal."""
+    """Writes a study file and a training script; in a terminal, prompts for missing options."""
     is_asking = sys.stdin.isatty() and not as_json
     if metric is None:
         metric = typer.prompt("Metric", default="loss") if is_asking else "loss"
@@ -131,7 +131,7 @@ def _ask_params() -> list[str]:
 
 
 def parse_param(text: str) -> tuple[str, dict[str, Any] | list[Any]]:
-    """Reads a hyperparameter as people write it on a command line.
+    """Parses a hyperparameter of the command line into its name and its entry in the space.
 
     >>> parse_param("lr=1e-4..1e-1")
     ('lr', {'float': [0.0001, 0.1], 'log': True})
@@ -141,7 +141,7 @@ def parse_param(text: str) -> tuple[str, dict[str, Any] | list[Any]]:
     ('optimizer', ['adam', 'sgd'])
 
     Raises:
-        CommandError: It is none of these.
+        CommandError: The text is neither a range nor a list of values.
     """
     name, _, values = text.partition("=")
     if name.isidentifier() and (found := _RANGE.fullmatch(values)):
@@ -168,11 +168,17 @@ def _number(text: str, option: str) -> int | float:
 
 
 def write_files(folder: Path, answers: Answers, *, is_forced: bool) -> list[Path]:
-    """Writes both files, or neither.
+    """Writes the study file and the training script, and returns their paths.
+
+    Args:
+        folder: The folder of both files; it is created if it does not exist.
+        answers: The values that the user has chosen.
+        is_forced: Whether existing files are replaced.
 
     Raises:
-        CommandError: One exists already, or the folder cannot be written.
-        StudyError: The answers do not make a valid study; nothing is left behind.
+        CommandError: A file exists already and `is_forced` is False, or the folder cannot be
+            written.
+        StudyError: The answers do not give a valid study; neither file is written.
     """
     study, script = folder / "study.yaml", folder / "train.py"
     files = {study: study_text(folder, answers), script: script_text(answers)}
@@ -195,7 +201,7 @@ def write_files(folder: Path, answers: Answers, *, is_forced: bool) -> list[Path
 
 
 def study_text(folder: Path, answers: Answers) -> str:
-    """The study file."""
+    """Returns the content of the study file."""
     space = [f"  {name}: {_flow(value)}" for name, value in answers.space.items()]
     return _STUDY.format(
         folder=folder,
@@ -213,7 +219,7 @@ def study_text(folder: Path, answers: Answers) -> str:
 
 
 def script_text(answers: Answers) -> str:
-    """The training script; it runs as it is, and passes ``hpo test``."""
+    """Returns the content of the training script, which passes ``hpo test`` without changes."""
     value = 'model["quality"]' if answers.is_maximized else '1.0 - model["quality"]'
     is_word = answers.metric.isidentifier()
     report = f"{answers.metric}={value}" if is_word else f"**{{{answers.metric!r}: {value}}}"

@@ -24,7 +24,7 @@ keys = typer.Typer(
 
 @keys.command()
 def new() -> None:
-    """Prints a key ring with a new first key, followed by the keys of HPO_GATEWAY_KEYS."""
+    """Prints a key ring (a list of keys): a new key, followed by the keys in HPO_GATEWAY_KEYS."""
     from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE
 
     text = os.environ.get(KEYS_VARIABLE, "")
@@ -37,13 +37,13 @@ def new() -> None:
 
 @keys.command()
 def task() -> None:
-    """Prints the password of the connection hpo_gateway, derived from the gateway's first key."""
+    """Prints the password of Airflow's connection hpo_gateway, derived from the first key."""
     _print(_gateway_keys().task_key())
 
 
 @keys.command()
 def token() -> None:
-    """Prints a token for an operator's scripts, valid for one hour and for every study."""
+    """Prints a token for an operator's scripts that is valid for one hour and for all studies."""
     from hpo_ops.gateway.tokens import issue_service_token
 
     _print(issue_service_token(_gateway_keys()))
@@ -55,10 +55,11 @@ def rotate(
         bool, typer.Option("--retire", help="Instead, remove all keys except the first.")
     ] = False,
 ) -> None:
-    """Adds a new first key to the stack of this folder, or removes its older keys.
+    """Adds a new first key to the keys of this folder's stack, or removes the older keys.
 
-    Each service of the stack reads the keys when it starts. Until the older keys are removed,
-    tokens signed with any of them stay valid, so that running studies are not interrupted.
+    New tokens are signed with the first key. Each service of the stack reads the keys when it
+    starts. Tokens that were signed with an older key stay valid until the older keys are removed,
+    so that running studies are not interrupted.
     """
     stack = Stack.at(Path(STATE_FOLDER))
     ring = stack.gateway_keys
@@ -71,7 +72,11 @@ def rotate(
 
 
 def _gateway_keys() -> KeyRing:
-    """Reads the gateway's keys from the environment, or else from the stack of this folder."""
+    """Reads the gateway's keys from the environment, or else from the stack of this folder.
+
+    Raises:
+        CommandError: The keys in the environment are not valid.
+    """
     from hpo_ops.gateway.gateway_settings import KEYS_VARIABLE, SECRET_VARIABLE, read_keys
 
     if not (os.environ.get(KEYS_VARIABLE) or os.environ.get(SECRET_VARIABLE)):

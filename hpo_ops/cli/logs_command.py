@@ -1,4 +1,4 @@
-"""``hpo logs``: merges the logs of a study's trials, each line with its trial in front."""
+"""``hpo logs``: merges the logs of a study's trials, with the trial's number before each line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpo_ops.config.runner_registry import find_runner
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
-"""Final states of a task instance: its log does not grow any more."""
+"""Final states of a task instance, after which no lines are added to the instance's log."""
 POLL_SECONDS = 1.0
 
 
@@ -29,16 +29,17 @@ class Source(Protocol):
     """A source of log lines that returns each line once."""
 
     def new_lines(self, *, is_last: bool) -> Iterator[tuple[int, str]]:
-        """Yields the lines since the last call, oldest first, with the number of their trial.
+        """Yields the log lines since the previous call as pairs of trial number and text.
 
         Args:
-            is_last: This is the last call, so incomplete last lines are returned too.
+            is_last: Whether this is the last call, in which case a line whose end has not been
+                written is yielded too.
         """
         ...
 
 
 class TaskLogs:
-    """Log lines of the trial tasks of one DAG run, which include the output of trainings."""
+    """The log lines of a DAG run's trial tasks, which include the output of the trainings."""
 
     def __init__(self, airflow: AirflowApi, progress: Progress, trial: int | None) -> None:
         self._airflow = airflow
@@ -72,7 +73,7 @@ class TaskLogs:
         except LookupError:
             return []  # no log has been written yet
         # Airflow merges the logs of worker and triggerer by time, so a new line may appear
-        # between two old ones: lines are counted instead of skipped by position.
+        # between two old lines. Therefore lines are counted, and not skipped by position.
         seen, now = self._seen.get(key, Counter()), Counter[tuple[str, str]]()
         fresh = []
         for line in lines:
@@ -86,7 +87,7 @@ class TaskLogs:
 
 
 class StoredLogs:
-    """Output of one container of each trial's pods, from the object store."""
+    """The output of one container in each of the trials' pods, read from the object store."""
 
     def __init__(self, logs: Logs, container: str, trial: int | None, *, folds: int = 1) -> None:
         self._logs = logs
@@ -126,7 +127,19 @@ def show_logs(
     container: str | None,
     is_followed: bool,
 ) -> None:
-    """Prints the logs of a study; with `is_followed`, prints new lines until its run has ended."""
+    """Prints the logs of a study.
+
+    Args:
+        session: The connections to Airflow and the gateway.
+        console: The console to print to.
+        progress: The study.
+        trial: The number of the only trial whose logs are printed; None for all trials.
+        container: The container whose stored output is printed; None for the logs of the tasks.
+        is_followed: Whether to print new lines until the study's DAG run has ended.
+
+    Raises:
+        CommandError: The trials have no such container, or the object store cannot be read.
+    """
     source = _open(session, progress, trial, container)
     while True:
         state = session.airflow.run_state(progress.dag_id, progress.run_id)
@@ -168,9 +181,10 @@ def _open(
 
 
 def _trial_number(instance: dict[str, Any]) -> int | None:
-    """Returns the trial number of a task instance, which its label in Airflow's grid starts with.
+    """Returns the number of the trial that a task instance runs.
 
-    None for tasks that are no trials, and for instances that have no label yet.
+    The number is the start of the instance's label in Airflow's grid. Returns None if the task
+    does not run a trial, or the instance has no label yet.
     """
     label = instance.get("rendered_map_index") or ""
     number = label.partition(":")[0].partition(" fold ")[0]

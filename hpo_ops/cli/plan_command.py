@@ -1,4 +1,8 @@
-"""``hpo plan``: estimates the time and cost of a study before it starts."""
+"""``hpo plan``: estimates the time and cost of a study before it starts.
+
+The study is simulated on several draws: each draw is a random set of trials with their learning
+curves, which are either recorded or synthetic. A slot is room for one running trial.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +51,12 @@ EPILOG = (
 )
 USUAL_STEPS = 50
 PACE = 60.0
-"""Seconds that one step of the synthetic learning curves takes, unless they are scaled."""
+"""The seconds of one step of the synthetic learning curves, unless they are scaled."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the plan: one policy on one number of slots."""
+    """A row of the plan: the estimate for one policy and one number of slots."""
 
     slots: int
     summary: Summary
@@ -94,8 +98,8 @@ def plan(
 ) -> None:
     """Estimates a study before it starts: time to the target, GPU-hours, cost.
 
-    The study's own scheduler comes first, then alternatives, each on several numbers of slots.
-    Each range contains 80 % of the draws.
+    The study is simulated with its own scheduler and with alternatives, each on several numbers
+    of slots. Each range contains 80 % of the random draws of trials.
     """
     config = load_study(study)
     if config.folds is not None:
@@ -141,7 +145,11 @@ def plan(
 
 
 def parse_price(text: str | None) -> float | None:
-    """Parses ``2.5`` or ``2.5/gpu-hour`` as a number."""
+    """Parses ``2.5`` or ``2.5/gpu-hour`` as a price per GPU-hour; returns None for None.
+
+    Raises:
+        CommandError: The text is not a price.
+    """
     if text is None:
         return None
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(?:gpu-)?hour)?\s*", text)
@@ -155,7 +163,17 @@ def _usual_slots(config: StudyConfig) -> list[int]:
 
 
 def _drawn(config: StudyConfig, continued: Traces, *, draws: int, seed: int) -> Iterator[Draw]:
-    """Yields random draws, with repetition, of the study's number of trials from recorded ones."""
+    """Yields random draws of recorded trials, with replacement.
+
+    Each draw has as many trials as the study. The target is the study's target or, if it has none,
+    the value at which the best recorded trial settles.
+
+    Args:
+        config: The planned study.
+        continued: The recorded trials; learning curves that were cut short are continued.
+        draws: The number of draws.
+        seed: The seed of the draws.
+    """
     target = config.objective.target
     target = continued.settled_value() if target is None else target
     for number in range(draws):
@@ -165,7 +183,17 @@ def _drawn(config: StudyConfig, continued: Traces, *, draws: int, seed: int) -> 
 def _synthetic(
     config: StudyConfig, steps: int, *, pace: float, draws: int, seed: int
 ) -> Iterator[Draw]:
-    """Yields synthetic studies; the target of each is the value where its best trial settles."""
+    """Yields draws of synthetic trials, as many in each draw as the study has.
+
+    The target of a draw is the value at which its best trial settles.
+
+    Args:
+        config: The planned study.
+        steps: The number of steps of a full-length trial.
+        pace: The seconds of one step.
+        draws: The number of draws.
+        seed: The seed of the draws.
+    """
     for number in range(draws):
         traces = image_study(
             seed=derive_seed(seed, "draw", number), trials=config.trials, steps=max(steps, 2)

@@ -1,4 +1,7 @@
-"""``hpo pools``: shows or sets the capacity of pools."""
+"""``hpo pools``: shows or sets the capacity of pools.
+
+A pool is a named amount of resource units (such as GPUs) that studies share.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def pools(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Shows the capacity of each pool and how much of it is leased, or sets capacities."""
+    """Shows the capacity of each pool and how many of its units are leased, or sets capacities."""
     gateway = connect().gateway
     for change in changes or []:
         name, _, amount = change.partition("=")

@@ -1,4 +1,8 @@
-"""Options, checks and tables that `hpo simulate`, `hpo plan` and `hpo whatif` share."""
+"""Options, checks and tables that ``hpo simulate``, ``hpo plan`` and ``hpo whatif`` share.
+
+All three commands replay traces (recorded reports of trials with their times) under a policy. The
+target is the value of the metric at which a replay has succeeded.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,13 @@ StartSeconds = Annotated[
 
 @contextmanager
 def value_errors_reported(prefix: str = "") -> Iterator[None]:
-    """Turns a `ValueError` of the code inside into a `CommandError` with the same message."""
+    """Turns a `ValueError` inside the ``with`` block into a `CommandError` with the same message.
+
+    A `StudyError` is raised unchanged.
+
+    Args:
+        prefix: Text to put before the message.
+    """
     try:
         yield
     except StudyError:
@@ -74,12 +84,16 @@ def value_errors_reported(prefix: str = "") -> Iterator[None]:
 def choose_predictor(
     given: str | None, *, seed: int, study_section: Mapping[str, object] | None = None
 ) -> MemoPredictor:
-    """Creates the predictor of learning curves: the given one, else the study's, else projected.
+    """Creates the predictor of learning curves.
 
     Args:
-        given: The value of ``--curves``: a name, with options after a colon.
+        given: The value of ``--curves``: a name, with options after a colon; None to create the
+            study's predictor.
         seed: The predictor's seed.
-        study_section: The section ``curves`` of the study.
+        study_section: The section ``curves`` of the study; None for the predictor ``projected``.
+
+    Raises:
+        CommandError: The name or an option of the predictor is not valid.
     """
     with value_errors_reported("--curves: " if given else ""):
         if given:
@@ -89,12 +103,20 @@ def choose_predictor(
 
 
 def name_and_options(section: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Splits a policy's section of a study file into the policy's name and its options."""
+    """Splits the section of a policy in a study file into the policy's name and options."""
     return str(section["name"]), {key: value for key, value in section.items() if key != "name"}
 
 
 def parse_counts(option: str, text: str) -> list[int]:
-    """Parses ``2,4,8`` as integers, without duplicates."""
+    """Parses a text such as ``2,4,8`` as positive integers, without duplicates.
+
+    Args:
+        option: The name of the command's option, for the error message.
+        text: The option's value.
+
+    Raises:
+        CommandError: The text does not consist of positive integers.
+    """
     counts = []
     for item in text.split(","):
         if not item.strip().isdecimal() or int(item) < 1:
@@ -106,7 +128,15 @@ def parse_counts(option: str, text: str) -> list[int]:
 
 
 def parse_seconds(option: str, text: str | None) -> float | None:
-    """Parses a duration such as ``30m``, or a number of seconds."""
+    """Parses a duration such as ``30m``, or a number of seconds; returns None for None.
+
+    Args:
+        option: The name of the command's option, for the error message.
+        text: The option's value.
+
+    Raises:
+        CommandError: The text is not a positive duration.
+    """
     if text is None:
         return None
     try:
@@ -119,7 +149,7 @@ def parse_seconds(option: str, text: str | None) -> float | None:
 
 
 def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
-    """Warns of policies whose maximum number of steps is beyond the end of the traces."""
+    """Returns a warning for each policy that trains for more steps than the traces have."""
     return [
         f"{name} trains up to step {policy.scheduler.max_steps}, but the traces end at step "
         f"{traces.max_steps}: a trial counts as full-length there"
@@ -129,7 +159,14 @@ def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
 
 
 def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
-    """Says how many recorded trials were cut short, and how their curves are continued."""
+    """Returns a note on recorded trials that were cut short, and on how their curves continue.
+
+    The list is empty if no recorded trial was cut short.
+
+    Args:
+        traces: The recorded trials.
+        rule: How the learning curves of trials that were cut short are continued.
+    """
     cut = [
         trial.record.trial
         for trial in traces.trials
@@ -143,7 +180,7 @@ def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
 
 
 def figure_table(*columns: str) -> Table:
-    """Makes a table whose first column is left-aligned and whose other columns are numbers."""
+    """Creates an empty table; the first column is left-aligned, all others are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left", overflow="fold")
@@ -151,8 +188,8 @@ def figure_table(*columns: str) -> Table:
 
 
 def show(title: str, table: Table, notes: Sequence[str]) -> None:
-    """Prints a title, a table and notes on the table."""
-    # Output that does not go to a terminal is not folded.
+    """Prints a title, a table, and notes on the table, to standard output."""
+    # Lines are not folded if standard output is not a terminal.
     console = out if out.is_terminal else SafeConsole(width=max(out.width, WIDE))
     console.print(title, soft_wrap=True)
     console.print(table)
@@ -161,7 +198,11 @@ def show(title: str, table: Table, notes: Sequence[str]) -> None:
 
 
 def time_text(seconds: float, like: float | None = None) -> str:
-    """Writes a time in hours, minutes or seconds; the size of `like`, if given, sets the unit.
+    """Formats a duration in hours, minutes or seconds.
+
+    Args:
+        seconds: The duration.
+        like: A duration whose unit is used; None to choose the unit by `seconds`.
 
     >>> time_text(9000)
     '2.50 h'
@@ -174,9 +215,10 @@ def time_text(seconds: float, like: float | None = None) -> str:
 
 
 def to_target(row: Summary) -> str:
-    """Writes the mean and deviation of the time to the target.
+    """Formats the mean and standard deviation of the time to the target.
 
-    A replay that did not reach the target counts with the time at which it ended.
+    A replay that did not reach the target counts with the time at which the replay ended. Returns
+    ``not reached`` if no replay reached the target.
     """
     if not row.reached:
         return "not reached"
@@ -185,14 +227,22 @@ def to_target(row: Summary) -> str:
 
 
 def unreached_note(rows: Iterable[Summary]) -> list[str]:
-    """Explains the time to the target of policies that reached it only in some replays."""
+    """Returns a note on the times of replays that did not reach the target.
+
+    The list is empty if every policy reached the target in all of its replays or in none.
+    """
     if all(row.reached in (0, row.orders) for row in rows):
         return []
     return ["a replay that did not reach the target counts with the time at which it ended"]
 
 
 def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
-    """Writes a mean with the range that contains 80 % of the values."""
+    """Formats a mean, followed by the range that contains 80 % of the values.
+
+    Args:
+        spread: The mean and the range.
+        write: Formats its first argument with the unit or precision of its second argument.
+    """
     mean, low, high = (
         write(number, spread.mean) for number in (spread.mean, spread.low, spread.high)
     )
@@ -200,5 +250,5 @@ def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
 
 
 def spread_json(spread: Spread | None) -> dict[str, float] | None:
-    """Returns a spread as JSON."""
+    """Returns a spread (mean, deviation, range) as JSON data, or None for None."""
     return None if spread is None else spread._asdict()

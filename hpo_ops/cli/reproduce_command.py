@@ -1,4 +1,4 @@
-"""``hpo reproduce``: trains a trial again and compares its reports with the earlier ones."""
+"""``hpo reproduce``: trains a trial again and compares its reports with the earlier reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DROPPED = (
     "allocator",
     "curves",
 )
-"""Keys of a study that do not affect how one trial is trained."""
+"""Keys of a study file that do not affect how a single trial is trained."""
 
 
 def reproduce(
@@ -57,7 +57,7 @@ def reproduce(
 ) -> None:
     """Trains a trial again with its parameters, seed and steps, and compares the learning curves.
 
-    Ends with the exit code 1 if a value differs.
+    The exit code is 1 if a value differs.
     """
     session = connect()
     progress = session.study(study, run_id)
@@ -95,7 +95,12 @@ def reproduce(
 def check_code(folder: str | None, before: Provenance) -> None:
     """Checks that a code folder has not changed since the trial was trained.
 
-    Skipped if the folder is not on this machine, or the trial has no code hash.
+    The check is skipped if the study has no code folder, the folder is not on this machine, or the
+    trial has no code hash.
+
+    Args:
+        folder: The study's code folder; None if the study has none.
+        before: The provenance of the earlier training, with the hash of its code.
 
     Raises:
         CommandError: The code has changed, or cannot be read.
@@ -117,10 +122,10 @@ def check_code(folder: str | None, before: Provenance) -> None:
 def study_of_trial(
     config: Mapping[str, Any], before: TrialDetail, *, last_step: int
 ) -> dict[str, Any]:
-    """Makes the study file of one trial with the parameters, seed and steps of an earlier trial.
+    """Returns a study of a single trial with an earlier trial's parameters, seed and steps.
 
     Args:
-        config: The study of the earlier trial.
+        config: The study file of the earlier trial.
         before: The earlier trial.
         last_step: The last step that the earlier trial has reported.
     """
@@ -148,7 +153,14 @@ def study_of_trial(
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that differs between two trainings; None if only one of them reported it."""
+    """A metric whose values at one step differ between two trainings.
+
+    Attributes:
+        step: The step.
+        metric: The name of the metric.
+        before: The value in the earlier training; None if it did not report the metric.
+        after: The value in the later training; None if it did not report the metric.
+    """
 
     step: int
     metric: str
@@ -159,7 +171,13 @@ class Difference:
 def compare(
     before: Sequence[Report], after: Sequence[Report], *, tolerance: float = 0.0
 ) -> Iterator[Difference]:
-    """Yields the values that differ between the reports of two trainings, in order of steps."""
+    """Yields the differences between the reports of two trainings, ordered by step.
+
+    Args:
+        before: The reports of the earlier training.
+        after: The reports of the later training.
+        tolerance: The largest absolute difference between two values that are treated as equal.
+    """
     then = {report.step: report.metrics for report in before}
     now = {report.step: report.metrics for report in after}
     for step in sorted(then | now):
@@ -175,7 +193,7 @@ def _is_same(one: float, other: float, tolerance: float) -> bool:
 
 
 def changes(before: Provenance, after: Provenance) -> Iterator[str]:
-    """Describes the differences in provenance between two trainings: code, image, packages."""
+    """Yields a sentence for each difference in code, image or packages between two trainings."""
     old, new = before.to_dict(), after.to_dict()
     for name in COMPARED:
         then, now = old[name], new[name]

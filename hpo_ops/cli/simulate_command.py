@@ -1,4 +1,8 @@
-"""``hpo simulate``: compares policies by replaying the same trials under each of them."""
+"""``hpo simulate``: compares policies by replaying the same trials under each policy.
+
+An order is a sequence in which the trials are replayed. The target is the value of the metric at
+which a replay ends.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +54,15 @@ USUAL = "default,asha,hyperband,median"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Inputs of a simulation: trials, policies, cluster, and how often they are replayed.
+    """The inputs of a simulation.
 
     Attributes:
         traces: The trials; learning curves that were cut short are continued.
-        policies: The policies by name.
+        policies: The policies to compare, by name.
         cluster: The simulated machines and their delays.
-        target: The value of the metric at which a replay ends; None for no such value.
-        deadline_seconds: The time at which a replay ends.
-        orders: The number of random orders of the trials.
+        target: The value of the metric at which a replay ends; None for no target.
+        deadline_seconds: The simulated time at which a replay ends; None for no deadline.
+        orders: The number of random orders in which the trials are replayed.
         seed: The seed of the random orders.
     """
 
@@ -73,7 +77,16 @@ class Setting:
     def replays(
         self, predictor: MemoPredictor, cluster: Cluster, what: str
     ) -> Iterator[tuple[str, int, Replay]]:
-        """Replays every order under every policy, and shows progress."""
+        """Replays the trials in every order under every policy, and shows progress.
+
+        Args:
+            predictor: The predictor of learning curves.
+            cluster: The simulated machines, which may differ from the setting's cluster.
+            what: The label of the progress.
+
+        Returns:
+            An iterator over the policy's name, the number of the order, and the replay.
+        """
         draws = orders_of(self.traces, self.orders, seed=self.seed, target=self.target)
         made = replays(
             draws,
@@ -186,7 +199,16 @@ def simulate(
 
 
 def choose_target(traces: Traces, text: str | None) -> float | None:
-    """Chooses the target: the option's, else the recorded study's, else where the best settles."""
+    """Returns the target: the value of the metric at which a replay ends.
+
+    Args:
+        traces: The recorded or synthetic trials.
+        text: The value of ``--target``: a number, or ``none`` for no target. None for the target
+            of the recorded study or, without one, the value at which the best trial settles.
+
+    Raises:
+        CommandError: The text is neither a number nor ``none``.
+    """
     if text is None:
         if traces.terms is not None and traces.terms.target is not None:
             return traces.terms.target
@@ -200,14 +222,28 @@ def choose_target(traces: Traces, text: str | None) -> float | None:
 
 
 def with_delays(traces: Traces, cluster: Cluster, start_seconds: float | None) -> Cluster:
-    """Sets a cluster's delays: the given ones, else those of the recorded study."""
+    """Returns a cluster with delays for starting and resuming trials.
+
+    Args:
+        traces: The recorded or synthetic trials.
+        cluster: The cluster.
+        start_seconds: The delay; None for the delays that were recorded with the traces, if any.
+    """
     if start_seconds is None:
         return calibrate(traces, cluster)
     return replace(cluster, start_seconds=start_seconds, resume_seconds=start_seconds)
 
 
 def target_note(traces: Traces, target: float | None, text: str | None) -> list[str]:
-    """Says where the target comes from."""
+    """Returns a note on the origin of the target.
+
+    The list is empty if the user has given a number as the target.
+
+    Args:
+        traces: The recorded or synthetic trials.
+        target: The target; None for no target.
+        text: The value of ``--target``; None if the option is not given.
+    """
     if target is None:
         return ["no target: every study runs to its end, and the time of its end is shown"]
     if text is not None:
@@ -221,7 +257,7 @@ def target_note(traces: Traces, target: float | None, text: str | None) -> list[
 
 
 def cluster_note(cluster: Cluster) -> list[str]:
-    """Says which delays the replays assume."""
+    """Returns a note on the delays that the replays assume."""
     return [
         f"assumed delays: {cluster.start_seconds:.3g} s to start a trial, "
         f"{cluster.resume_seconds:.3g} s to resume it, {cluster.turnover_seconds:.3g} s between "

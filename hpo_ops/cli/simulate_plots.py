@@ -1,7 +1,8 @@
 """Draws the plots of ``hpo simulate``.
 
-They show the time to the target, that time over the orders in which trials are replayed, the
-utilization, the allocation, and the effect of the number of machines (slots with one GPU each).
+The trials are replayed in several random orders. The plots show the time to the target, the share
+of orders in which the target was reached, the utilization of the machines, the allocation of
+machines to trials, and the time to the target by the number of machines (slots with one GPU each).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Commands on the services of this machine: up, down, demo, airflow, gateway."""
+"""Commands on the platform's services on this machine: up, down, demo, airflow, gateway.
+
+A stack is PostgreSQL, S3 and Airflow on one machine, with its state in the working directory.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +70,12 @@ def demo(
 
 
 def print_update(update: Update) -> None:
-    """Prints the progress of one service of the stack."""
+    """Prints a change in the state of one service of the stack."""
     print_line(str(update))
 
 
 def print_line(line: str) -> None:
-    """Prints an indented line about the stack."""
+    """Prints an indented line."""
     out.print(f"  {line}", markup=False)
 
 
@@ -88,9 +91,9 @@ def gateway(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8600,
 ) -> None:
-    """Runs the gateway in a process of its own, for tasks and agents.
+    """Runs the gateway in a process of its own, for Airflow's tasks and for agents.
 
-    People cannot log in here, only through the gateway in Airflow's api-server.
+    People cannot log in to this gateway, only to the gateway in Airflow's api-server.
     """
     import uvicorn
     from fastapi import FastAPI

@@ -90,7 +90,7 @@ def logs(
 
 
 def stop(study: StudyName, run_id: Run = None, reason: Reason = "") -> None:
-    """Ends a study early: running trials save a checkpoint and end; the best is published."""
+    """Ends a study early: trials save a checkpoint and end; the best checkpoint is published."""
     session = connect()
     progress = session.study(study, run_id)
     if progress.state not in ("running", "paused", "retraining"):

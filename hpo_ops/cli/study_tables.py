@@ -1,4 +1,4 @@
-"""Tables and lines that describe studies and trials in the terminal."""
+"""Formats studies and trials as tables and lines for the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {
 
 
 def duration(seconds: float | None) -> str:
-    """Writes seconds as minutes and seconds, or with hours: ``75`` as ``1:15``.
+    """Formats seconds as ``minutes:seconds`` or ``hours:minutes:seconds``; None as empty text.
 
     >>> duration(3675)
     '1:01:15'
@@ -33,7 +33,7 @@ def duration(seconds: float | None) -> str:
 
 
 def params_text(params: dict[str, object]) -> str:
-    """Writes hyperparameters on one line, as ``name=value`` pairs."""
+    """Formats hyperparameters as ``name=value`` pairs on one line."""
     return " ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in params.items()
@@ -41,7 +41,7 @@ def params_text(params: dict[str, object]) -> str:
 
 
 def with_deviation(value: float, deviation: float | None, digits: int = 4) -> str:
-    """Writes a value, followed by the deviation of its folds if there are several.
+    """Formats a value, followed by its standard deviation over the folds unless that is None.
 
     >>> with_deviation(0.73, 0.01), with_deviation(0.73, None)
     ('0.73 ± 0.01', '0.73')
@@ -51,7 +51,7 @@ def with_deviation(value: float, deviation: float | None, digits: int = 4) -> st
 
 
 def progress_line(progress: Progress) -> str:
-    """Describes a study on one line: trials done, running, pruned, failed, and the best so far."""
+    """Returns one line with a study's elapsed time, its trials by state, and the best value."""
     counts = progress.counts
     done = counts["completed"] + counts["pruned"] + counts["failed"]
     parts = [
@@ -76,7 +76,7 @@ def progress_line(progress: Progress) -> str:
 
 
 def studies_table(studies: Sequence[Progress]) -> Table:
-    """Lists studies, newest first."""
+    """Returns a table of studies, in the given order."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Run", "State", "Done", "Failed", "Best", "Time"):
         table.add_column(column, overflow="fold")
@@ -96,7 +96,10 @@ def studies_table(studies: Sequence[Progress]) -> Table:
 
 
 def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
-    """Lists trials by number; with cross-validation, each with its number of completed folds."""
+    """Returns a table of trials, in the given order.
+
+    Under cross-validation the table also has the number of completed folds of each trial.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     has_folds = any(trial.folds for trial in trials)
     folds = ("Folds",) if has_folds else ()
@@ -120,16 +123,16 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 
 
 def _why(trial: TrialSummary) -> str:
-    """Writes the reason of a trial's state, with the origin of reports from the score cache."""
+    """Returns the reason of a trial's state, with the origin of cached reports, if any."""
     if trial.served is None:
         return trial.reason
     if trial.state.is_finished and trial.served.step >= trial.step:
-        return trial.reason  # served up to its end: its reason names the origin
+        return trial.reason  # all reports are from the cache, and the reason names their origin
     return f"{trial.reason} (from the cache: {trial.served})".strip()
 
 
 def front_table(trials: Sequence[TrialSummary]) -> Table:
-    """Lists the trials of the Pareto front with the values of all their metrics."""
+    """Returns a table of the trials on the Pareto front, with the values of all metrics."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = list(trials[0].metrics)
     for column in ("Trial", *names, "Parameters"):
@@ -141,7 +144,7 @@ def front_table(trials: Sequence[TrialSummary]) -> Table:
 
 
 def best_lines(best: Best, metric: str) -> list[str]:
-    """Describes the best trial: number, value, parameters, and the URI of its checkpoint."""
+    """Returns lines with the best trial's number, value, parameters and checkpoint URI, if any."""
     value = with_deviation(best.value, best.deviation, 6)
     lines = [
         f"Best trial:  {best.trial} with {metric} {value} at step {best.step}",

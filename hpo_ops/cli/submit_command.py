@@ -1,4 +1,7 @@
-"""``hpo submit``: sends a job, a JSON file with an archive of code, to the gateway."""
+"""``hpo submit``: sends a job to the gateway.
+
+A job is a study that is described by a JSON file, with an archive of its code.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def submit(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Submits a job; submitting the same job again only shows its state."""
+    """Submits a job; if the same job was submitted before, only shows the state of that job."""
     data = _read(file)
     job = parse_job(data)
     session = connect()
@@ -71,7 +74,7 @@ def submit(
 
 
 def status_lines(status: JobStatus) -> list[str]:
-    """Describes the state of a job, with its best trial."""
+    """Returns lines with a job's state and, if it has one, its best trial."""
     why = f" ({status.reason})" if status.reason else ""
     lines = [f"{status.state}{why}, {status.completion:.0%} of {status.iterations} iterations"]
     return lines + (best_lines(status.best, METRIC) if status.best else [])
@@ -88,7 +91,17 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def _pack(code: Path | None, file: Path, name: str) -> bytes | None:
-    """Returns the archive to send: the given code, else the file beside the job, else None."""
+    """Returns the archive of the job's code, or None if the code is not on this machine.
+
+    Args:
+        code: The code that the user has given, a folder or an archive; None to look for the file
+            `name` in the folder of the job file.
+        file: The job file.
+        name: The name of the archive in the job file.
+
+    Raises:
+        CommandError: The code cannot be read or packed.
+    """
     if code is None:
         beside = file.parent / name.lstrip("/")
         if not beside.is_file():

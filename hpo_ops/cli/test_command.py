@@ -1,4 +1,4 @@
-"""``hpo test``: tries a study's training code on this machine, without any stack."""
+"""``hpo test``: checks a study's training code on this machine, without Airflow or a gateway."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def try_out(
     ] = 120.0,
     as_json: Json = False,
 ) -> None:
-    """Trains one trial for a few steps: reports, checkpoint, pause, resume, SIGTERM, stop."""
+    """Trains a trial for a few steps; checks reports, checkpoint, pause, resume, SIGTERM, stop."""
     config = load_study(study)
     if config.code is None:
         raise CommandError(
@@ -63,10 +63,17 @@ def try_out(
 def draw_params(
     study: StudyConfig, given: dict[str, object], *, source: str
 ) -> dict[str, ParamValue]:
-    """The given hyperparameters, completed by a draw with the study's seed.
+    """Returns all hyperparameters of a trial: the given ones, and random values for the others.
+
+    The random values are drawn from the study's space with the study's seed.
+
+    Args:
+        study: The study.
+        given: Values by the hyperparameter's name.
+        source: The name of the study file; used in error messages.
 
     Raises:
-        CommandError: A given one is not in the space.
+        CommandError: A given hyperparameter or its value is not in the space.
     """
     import optuna
 

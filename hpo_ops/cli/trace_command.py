@@ -1,4 +1,7 @@
-"""``hpo trace``: writes studies to files of traces, which can be replayed."""
+"""``hpo trace``: writes the traces of a study to a file.
+
+Traces are the recorded reports of trials with their times, which the simulator replays.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Writes the reports of every trial of a study, and when its segments ran."""
+    """Writes the reports of a study's trials, and the times at which their segments ran."""
     if output is not None and output.suffix not in SUFFIXES:
         raise CommandError(f"--output is {output}, but must end in .jsonl or .jsonl.gz")
     traces = record(study, run_id)

@@ -1,4 +1,7 @@
-"""Sources of traces for commands: a file, a synthetic study, or a study in the gateway."""
+"""Reads traces for commands: from a file, a synthetic study, or a study in the gateway.
+
+Traces are the recorded reports of trials with their times, which the simulator replays.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ SUFFIXES = (".jsonl", ".gz")
 
 
 def read_traces(source: str, *, seed: int) -> Traces:
-    """Reads a file of traces, or makes a synthetic study.
+    """Reads traces from a file, or generates the traces of a synthetic study.
 
     Args:
-        source: A path, or a synthetic study such as ``image`` or ``image:trials=50,steps=60``.
+        source: The path of a file, or the name of a synthetic study with options, such as
+            ``image`` or ``image:trials=50,steps=60``.
         seed: The seed of a synthetic study.
 
     Raises:
-        CommandError: The source is neither, or cannot be read.
+        CommandError: The source is neither a file nor a synthetic study, or cannot be read.
     """
     path = Path(source)
     try:
@@ -45,15 +49,22 @@ def read_traces(source: str, *, seed: int) -> Traces:
 
 
 def is_trace_file(name: str) -> bool:
-    """Tells whether a name has the suffix of a file of traces, and so is not a study's name."""
+    """Returns whether a name is that of a file of traces, by its suffix, and not of a study."""
     return Path(name).suffix in SUFFIXES
 
 
 def record(name: str, run_id: str | None, session: Session | None = None) -> Traces:
-    """Gets all reports and segments of a study from the gateway, as traces.
+    """Reads all reports and segments of a study from the gateway and returns them as traces.
+
+    A segment is one uninterrupted execution of a trial.
+
+    Args:
+        name: The name of the study.
+        run_id: The id of the study's DAG run; None for the newest run.
+        session: The connections to Airflow and the gateway; None to open new connections.
 
     Raises:
-        CommandError: The study has folds, or cannot be recorded.
+        CommandError: The study does not exist, has folds, or cannot be recorded as traces.
     """
     session = session or connect()
     progress = session.study(name, run_id)

@@ -1,4 +1,7 @@
-"""The DAG that a command triggers: a study's own, or the generic DAG with the complete study."""
+"""Chooses the DAG that a command triggers for a study.
+
+That is the study's own DAG, or a generic DAG, which runs a study that it receives in its ``conf``.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from hpo_ops.config import StudyConfig, load_study
 from hpo_ops.config.runner_registry import find_runner
 
 DAG_SECONDS = 90.0
-"""How long a command waits for Airflow to parse a new study file into a DAG."""
+"""The longest time that a command waits for Airflow to parse a new study file into a DAG."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A DAG and the configuration that its run is triggered with.
+    """The DAG to trigger, and the ``conf`` of its run.
 
     Attributes:
         name: The name of the study.
-        dag_id: The DAG to trigger.
+        dag_id: The id of the DAG to trigger.
         conf: The ``conf`` of the DAG run.
     """
 
@@ -31,10 +34,15 @@ class Target:
 
 
 def read_target(given: str, changes: dict[str, object]) -> Target:
-    """Finds the DAG of a study that is given by its name or its file.
+    """Returns the DAG to trigger for a study, and the ``conf`` with the changes.
 
-    A name, or a file in ``dags/studies``, has its own DAG, which is triggered with the changes
-    alone. Any other file is sent completely to the generic DAG.
+    A study that is given by name, or by a file in ``dags/studies``, has its own DAG, whose
+    ``conf`` contains only the changes. A study in any other file is run by the generic DAG, whose
+    ``conf`` contains the complete study.
+
+    Args:
+        given: The name of a study, or the path of a study file.
+        changes: New values by dotted key of the study file.
     """
     path = Path(given)
     if path.suffix not in (".yaml", ".yml"):
@@ -46,9 +54,10 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
 
 
 def generic_dag_target(study: StudyConfig) -> Target:
-    """Targets the generic DAG of the study's runner, with the complete study as its conf.
+    """Returns the generic DAG of the study's runner, with the complete study in its ``conf``.
 
-    The generic DAG has only the rolling flow, except for reproducible studies.
+    The study's flow is set to ``rolling`` (a slot is refilled as soon as it is free), unless the
+    study is reproducible, because the generic DAG has no other flow.
     """
     config = study.to_dict()
     if not study.reproducible:
@@ -57,7 +66,11 @@ def generic_dag_target(study: StudyConfig) -> Target:
 
 
 def parse_changes(assignments: list[str]) -> dict[str, object]:
-    """Parses ``["parallelism=4"]`` as ``{"parallelism": 4}``; values are read as YAML."""
+    """Parses ``["parallelism=4"]`` as ``{"parallelism": 4}``; values are parsed as YAML.
+
+    Raises:
+        CommandError: An assignment is not of the form ``key=value``.
+    """
     changes: dict[str, object] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
