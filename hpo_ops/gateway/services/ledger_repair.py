@@ -27,7 +27,7 @@ def read_ledger(
 ) -> LedgerPart:
     """Lists the open studies, open segments and stray leases that the caller may see.
 
-    A stray lease is a lease of a segment that has ended. The function takes no lock.
+    A stray lease is a lease whose segment has ended or does not exist. No lock is taken.
 
     Args:
         ledger: The ledger.
@@ -124,6 +124,6 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
 
 
 def free_leases(ledger: Ledger, study_id: int) -> list[str]:
-    """Releases the leases of a study's ended segments; returns the ids of these segments."""
+    """Releases the stray leases of a study; returns the ids of their segments."""
     with ledger.study(study_id) as session:
         return repair_queries.release_stray_leases(session.connection, study_id)
