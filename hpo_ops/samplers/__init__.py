@@ -1,6 +1,8 @@
-"""Samplers propose configurations: Optuna's, REINFORCE, or a user's search algorithm.
+"""Provides samplers, which propose hyperparameters for the trials of a study.
 
-Optuna keeps its studies and trials in its own tables in the ledger's database.
+A sampler is one of Optuna's, the REINFORCE sampler of this package, or a user's search algorithm.
+Optuna stores studies and trials in its own tables, which are in the same database as the ledger
+(the platform's record of all studies).
 """
 
 from hpo_ops.samplers._sampler_registry import (

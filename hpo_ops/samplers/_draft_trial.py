@@ -1,7 +1,7 @@
-"""An Optuna trial that exists in memory only, until all its parameters are sampled.
+"""Holds a new Optuna trial in memory until all its parameters are sampled.
 
-It is then written in one transaction, so that a crash never leaves a trial with half its
-parameters.
+The trial is then written in one transaction, so that a crash never leaves a trial with only some
+of its parameters in the database.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 DRAFT = -1
-"""Id of the draft; the database assigns the final id when the trial is written."""
+"""Trial id of a draft; the database assigns the final id when the trial is written."""
 
 
 class Draft:
-    """A view of an Optuna storage with one more running trial, which is in memory only.
+    """A wrapper of an Optuna storage that adds one running trial, the draft, in memory only.
 
-    Every method that is not defined here goes to the real storage.
+    Methods that are not defined here are forwarded to the wrapped storage.
 
     Args:
         storage: The storage of the study.
-        number: The number that the trial will have.
-        attributes: System attributes of the trial.
+        number: The number of the draft in its study.
+        attributes: Optuna system attributes of the draft.
     """
 
     def __init__(self, storage: BaseStorage, number: int, **attributes: Any) -> None:
@@ -40,7 +40,7 @@ class Draft:
         return getattr(self._storage, name)
 
     def write(self, study_id: int) -> None:
-        """Writes the trial to its study in the real storage, in one transaction."""
+        """Writes the draft to a study in the wrapped storage, in one transaction."""
         self._storage.create_new_trial(study_id, template_trial=self.trial)
 
     # -- methods of a storage that samplers and `optuna.Trial` call ---------------------------

@@ -1,4 +1,4 @@
-"""Divides each parameter into bins, from which the REINFORCE policy chooses."""
+"""Divides the values of each parameter into bins, from which the REINFORCE policy chooses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ABSENT = -1
 
 
 class Axis(Protocol):
-    """One parameter, divided into bins."""
+    """A parameter whose values are divided into bins."""
 
     @property
     def priors(self) -> tuple[float, ...]:
-        """The probability of each bin if values are drawn uniformly on the parameter's scale."""
+        """The probability of each bin if values are drawn uniformly on the (log) scale."""
 
     @property
     def is_ordered(self) -> bool:
@@ -31,7 +31,7 @@ class Axis(Protocol):
         """Returns the index of the bin that holds a value."""
 
     def decode(self, index: int, random: Random) -> ParamValue:
-        """Draws a value from a bin, uniformly on the parameter's scale."""
+        """Draws a random value from a bin, uniformly on the parameter's linear or log scale."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Line:
-    """A continuous parameter in bins of equal width, on a log scale if the parameter has one."""
+    """A continuous parameter in bins of equal width on its linear or log scale."""
 
     low: float
     high: float
@@ -79,15 +79,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """A parameter with a step; a bin holds one value, or several neighbours if there are many.
+    """An integer or stepped parameter; a bin holds one value, or several if there are too many.
 
     Attributes:
         low: The smallest value.
         high: The upper bound of the values.
         step: The distance between two values.
-        log: Whether the scale is logarithmic; the step is 1 then.
+        log: Whether the scale is logarithmic, which requires a step of 1.
         edges: Bin i holds the values with the indices edges[i] to edges[i + 1] - 1.
-        is_integer: Whether values are integers.
+        is_integer: Whether the values are integers rather than floats.
     """
 
     low: float
@@ -119,12 +119,12 @@ class Grid:
         return int(value) if self.is_integer else value
 
     def _position(self, number: int) -> float:
-        """Returns where the value with an index begins on the parameter's scale."""
+        """Returns the lower edge, on the linear or log scale, of the value with this index."""
         return math.log(self.low + number - 0.5) if self.log else float(number)
 
 
 def to_axis(parameter: Parameter, bins: int) -> Axis:
-    """Divides a parameter into at most so many bins; each choice has its own bin in any case."""
+    """Divides a parameter into bins: at most `bins`, or one for each choice if categorical."""
     match parameter:
         case Categorical(choices=choices):
             return Choices(choices)

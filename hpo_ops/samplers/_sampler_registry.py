@@ -1,6 +1,6 @@
-"""Finds, checks and creates the sampler that a study names.
+"""Finds, checks and creates the sampler that a study file names.
 
-Optuna is imported only when a sampler is created.
+Optuna is imported only when a sampler class is loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLERS: Mapping[str, str] = {
     "brute_force": "optuna.samplers:BruteForceSampler",
     "reinforce": "hpo_ops.samplers.reinforce:ReinforceSampler",
 }
-"""Built-in samplers: short name to ``module:Class``."""
+"""The ``module:Class`` of each built-in sampler, by short name."""
 
 GROUP = "hpo_ops.samplers"
 """Entry-point group in which installed packages register samplers."""
@@ -40,46 +40,50 @@ GROUP = "hpo_ops.samplers"
 MULTI_OBJECTIVE = frozenset(
     {"random", "tpe", "gp", "qmc", "nsgaii", "nsgaiii", "grid", "brute_force"}
 )
-"""Samplers that support several metrics."""
+"""Short names of the samplers that support studies with several objectives."""
 
 ONE_SEQUENCE = frozenset({"qmc", "grid", "reinforce"})
-"""Samplers whose draws form one sequence: all trials of a study share one seed."""
+"""Short names of the samplers that use one seed for all trials of a study.
+
+Their draws form one sequence; the other samplers get a new seed for each trial."""
 
 LISTING: Mapping[str, int] = {
     "optuna.samplers:BruteForceSampler": MAX_GRID,
     "optuna.samplers:GPSampler": 1_000_000,
 }
-"""Samplers that enumerate all values of integers and stepped floats, with the most values that one
-parameter may have."""
+"""Samplers that enumerate all values of an integer or stepped parameter, by ``module:Class``, with
+the maximum number of values that one parameter may have."""
 
 _PACKAGES: Mapping[str, str] = {"reinforce": "torch"}
-"""Packages that a sampler needs besides Optuna."""
+"""The package that a sampler needs besides Optuna, by short name of the sampler."""
 
 CONSTRAINTS = "hpo:constraints"
-"""User attribute of a trial: by how much it violates each constraint."""
+"""Optuna user attribute of a trial: by how much the trial violates each constraint."""
 
 WARM_START = "hpo:warm_start"
-"""User attribute of a study: the result of its warm start (`WarmStartResult`)."""
+"""Optuna user attribute of a study: the result of its warm start (`WarmStartResult`)."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # Trials are proposed while others run: this keeps TPE away from running configurations.
     "tpe": {"constant_liar": True},
 }
 METHODS = ("sample_hyperparameter_candidates", "update_state")
-"""The two methods of a user's search algorithm."""
+"""Names of the two methods that the class of a user's search algorithm must have."""
 _RESERVED = ("seed", "space", "search_space", "constraints_func")
-"""Constructor arguments that the study sets, and that are no options."""
+"""Constructor arguments of samplers that are set by the platform and are not options."""
 
 
 def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: str = "") -> None:
-    """Checks a sampler's name and options.
+    """Checks the name and the options of a sampler.
+
+    A sampler with options, or one that is named as ``module:Class``, is created to check it.
 
     Args:
         name: A short name or ``module:Class``.
         options: The sampler's options.
-        space: The study's space.
-        code: The study's code folder, which may contain a user's algorithm. Its modules are not
-            imported here.
+        space: The search space of the study.
+        code: The study's code folder, which may contain a user's search algorithm. Its modules
+            are not imported in this process.
 
     Raises:
         ValueError: The name or an option is not allowed; the message lists what is allowed.
@@ -104,11 +108,11 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: 
 def algorithm_folder(name: str, code: str) -> Path | None:
     """Returns the code folder if it contains the module of a ``module:Class``, else None.
 
-    Such a class is a user's algorithm.
+    A class in the code folder is a user's search algorithm.
 
     Args:
-        name: The sampler.
-        code: The code folder; ignored unless it is an absolute path.
+        name: The ``module:Class`` of the sampler.
+        code: The study's code folder; ignored unless it is an absolute path.
     """
     module, colon, _ = name.partition(":")
     parts = module.split(".")
@@ -121,10 +125,11 @@ def algorithm_folder(name: str, code: str) -> Path | None:
 
 
 def is_algorithm(name: str, code: str = "") -> bool:
-    """Tells whether a sampler is a user's search algorithm, and not an Optuna sampler.
+    """Returns whether a sampler is a user's search algorithm rather than an Optuna sampler.
 
-    A class of the code folder counts as an algorithm, and so does an installed class that the
-    operator has not allowed: neither is imported in this process, both run in a sandbox.
+    A class in the code folder counts as an algorithm, and so does an installed class that the
+    operator of the platform has not allowed. Neither is imported in this process; both run in a
+    sandbox.
     """
     target = _target(name)
     if name in SAMPLERS or ":" not in target:
@@ -135,7 +140,7 @@ def is_algorithm(name: str, code: str = "") -> bool:
 
 
 def is_one_sequence(name: str, code: str = "") -> bool:
-    """Tells whether all asks of a study share one seed, because the sampler keeps a sequence."""
+    """Returns whether a sampler uses one seed for all trials of a study; see `ONE_SEQUENCE`."""
     return name in ONE_SEQUENCE or is_algorithm(name, code)
 
 
@@ -148,7 +153,9 @@ def create_sampler(
     has_constraints: bool = False,
     code: str = "",
 ) -> BaseSampler:
-    """Creates a sampler; its class gets the seed, space and constraints that it has arguments for.
+    """Creates a sampler from its name and options.
+
+    Seed, space and constraints are passed to the constructor if it has arguments for them.
 
     Raises:
         ValueError: An option is not allowed, or the sampler cannot be created.
@@ -198,7 +205,11 @@ def _create_user_algorithm(
 
 
 def _check_values(name: str, space: Space) -> None:
-    """Rejects a space with more values than a sampler can enumerate in memory."""
+    """Checks that the space has no more values than the sampler can enumerate in memory.
+
+    Raises:
+        ValueError: A parameter has too many values.
+    """
     if (most := LISTING.get(_target(name))) is not None:
         space.check_listable(name, most)
 
@@ -209,7 +220,13 @@ def _violations(trial: FrozenTrial) -> Sequence[float]:
 
 
 def _check_type(option: str, value: object, parameter: inspect.Parameter) -> None:
-    """Checks that an option has the type of its default; samplers themselves check it late."""
+    """Checks that an option has the type of its default value.
+
+    Samplers themselves may detect a wrong type only when they sample.
+
+    Raises:
+        ValueError: The option has another type, or requires a function.
+    """
     kinds: tuple[type, ...] | None = None
     default = parameter.default
     if isinstance(default, bool):
@@ -226,12 +243,12 @@ def _check_type(option: str, value: object, parameter: inspect.Parameter) -> Non
 
 
 def _target(name: str) -> str:
-    """Returns the ``module:Class`` of a sampler; a name that is not registered stays as it is."""
+    """Returns the ``module:Class`` of a sampler, or the name itself if it is not registered."""
     return SAMPLERS.get(name) or registered(GROUP).get(name, name)
 
 
 def _is_trusted(target: str) -> bool:
-    """Tells whether a class may be imported in this process: built-in, or operator-allowed."""
+    """Returns whether a class is built-in or allowed by the operator, and may be imported here."""
     return _is_built_in(target) or is_allowed(target, group=GROUP)
 
 
@@ -240,7 +257,7 @@ def _is_built_in(target: str) -> bool:
 
 
 def _module_exists(name: str, code: str) -> bool:
-    """Tells whether the module of a ``module:Class`` exists, without importing any of it."""
+    """Returns whether the module of a ``module:Class`` exists; does not import untrusted code."""
     if algorithm_folder(name, code) is not None or _is_trusted(name):
         return True
     parts = name.partition(":")[0].split(".")
@@ -255,7 +272,7 @@ def _module_exists(name: str, code: str) -> bool:
 
 
 def _load(target: str) -> tuple[type[BaseSampler], type[BaseSampler]]:
-    """Imports a trusted class; returns it with Optuna's `BaseSampler`.
+    """Imports a trusted sampler class; returns that class and Optuna's `BaseSampler`.
 
     Raises:
         ValueError: The class is not trusted, cannot be imported, or is not a sampler.

@@ -1,4 +1,4 @@
-"""Starts and calls a user's search algorithm in a sandboxed process with limits."""
+"""Starts and calls a user's search algorithm in a sandboxed process with resource limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GIB = 2**30
 
 
 class AlgorithmError(ValueError):
-    """The user's algorithm raised, took too long, or returned an invalid answer."""
+    """The user's algorithm raised an exception, took too long, or returned an invalid answer."""
 
 
 class AlgorithmExitedError(AlgorithmError):
@@ -28,8 +28,8 @@ class Limits:
     """Resource limits of an algorithm's process.
 
     Attributes:
-        call_seconds: Time limit of one call.
-        memory_gib: Limit of the process's address space.
+        call_seconds: Time limit of one call, in seconds.
+        memory_gib: Limit of the address space of the process, in GiB.
     """
 
     call_seconds: int = 20
@@ -41,7 +41,16 @@ class Limits:
 
 
 class Algorithm:
-    """A running algorithm process. After a failed call the process is always ended."""
+    """A running process of a user's search algorithm; it is ended after any failed call.
+
+    Every method that calls the algorithm raises `AlgorithmError` if the call fails.
+
+    Args:
+        target: The algorithm as ``module:Class``.
+        folder: The code folder that contains the module; None for an installed module.
+        seed: The seed of the algorithm.
+        limits: The resource limits of the process.
+    """
 
     def __init__(self, target: str, *, folder: Path | None, seed: int, limits: Limits) -> None:
         self.target = target
@@ -56,7 +65,7 @@ class Algorithm:
 
     @property
     def pid(self) -> int:
-        """The pid of the guard process, which ends together with the algorithm's process."""
+        """The pid of the sandbox's guard process, which ends when the algorithm's process ends."""
         return self._sandbox.pid
 
     @property
@@ -72,7 +81,14 @@ class Algorithm:
         options: Mapping[str, Any],
         state: str | None,
     ) -> None:
-        """Creates the algorithm, or restores it from a state that `state` returned."""
+        """Instantiates the algorithm, or restores it from a state that `Algorithm.state` returned.
+
+        Args:
+            space: The search space as plain data.
+            direction: ``maximize`` or ``minimize``.
+            options: Additional constructor arguments.
+            state: The state to restore; None to start without one.
+        """
         given = {"space": space, "direction": direction, "seed": self._seed}
         self._call(
             "start",
@@ -84,7 +100,7 @@ class Algorithm:
         )
 
     def sample(self, n: int) -> list[Any]:
-        """Returns n candidates of the algorithm, which are not checked against the space yet."""
+        """Requests n candidates (configurations); they are not checked against the space."""
         answer = self._call("sample", n=n)
         if not isinstance(answer, list):
             raise self._failed(f"returned {answer!r:.100}, but must return a list of candidates")
@@ -93,18 +109,18 @@ class Algorithm:
         return answer
 
     def update(self, candidates: Sequence[Mapping[str, Any]], scores: Sequence[float]) -> None:
-        """Tells the algorithm the scores of candidates."""
+        """Passes the scores of candidates to the algorithm."""
         self._call("update", candidates=list(map(dict, candidates)), scores=list(scores))
 
     def state(self) -> str:
-        """Returns the algorithm's state as text. It is a pickle: read it in a sandbox only."""
+        """Returns the state of the algorithm as text: a pickle, to be loaded in a sandbox only."""
         answer = self._call("save")
         if not isinstance(answer, str):
             raise self._failed("returned a state that is not a text")
         return answer
 
     def close(self) -> None:
-        """Ends the process and all processes that it has started."""
+        """Ends the algorithm's process and all processes that it has started."""
         self._sandbox.close()
 
     def _call(self, call: str, **arguments: Any) -> object:
@@ -124,7 +140,7 @@ class Algorithm:
     def _failed(
         self, what: str, kind: type[AlgorithmError] = AlgorithmError, trace: str = ""
     ) -> AlgorithmError:
-        """Ends the process and makes the error to raise, with the end of what it printed."""
+        """Ends the process; returns the error to raise, with the trace or the last output."""
         self.close()
         printed = (trace or self._sandbox.output[-SHOWN_CHARACTERS:]).strip()
         where = f"\n{printed}" if printed else ""

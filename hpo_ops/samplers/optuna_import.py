@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTrial:
-    """A completed trial of another study, whose parameters are a point of this study's space.
+    """A completed trial of another study, whose parameters are valid in this study's space.
 
     Attributes:
         number: The trial's number in the other study.
         params: The trial's parameters.
-        values: A value for each metric.
-        curve: The trial's reports (step, value).
+        values: The final value of each metric.
+        curve: Step and objective value of each report of the trial.
     """
 
     number: int
@@ -40,7 +40,15 @@ def study_names(storage: BaseStorage) -> list[str]:
 
 
 def add_trials(search: Search, source: str, trials: Sequence[KnownTrial]) -> None:
-    """Writes trials to a study in Optuna's tables. Idempotent: each trial is written once."""
+    """Writes trials of another study to a study in Optuna's tables.
+
+    Idempotent: trials that an earlier call has written are skipped.
+
+    Args:
+        search: The study to write to.
+        source: Name of the other study.
+        trials: The trials to write.
+    """
     study = search.open()
     written = {trial.user_attrs.get(FROM) for trial in study.get_trials(deepcopy=False)}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Asks Optuna for the parameters of a study's trials, and tells it their results."""
+"""Samples the parameters of a study's trials with Optuna, and records the trials' results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_INTERMEDIATE_VALUES = 100
-"""Most reports of a trial that are told to Optuna; longer curves are thinned out evenly."""
+"""Maximum number of reports of a trial that are stored in Optuna; longer curves are subsampled."""
 
 _STATES = {
     TrialState.COMPLETED: optuna.trial.TrialState.COMPLETE,
@@ -39,20 +39,20 @@ _STATES = {
 
 
 FIXED = "fixed_params"
-"""Optuna's system attribute with parameter values that the sampler must not choose."""
+"""Optuna's system attribute for parameter values that are fixed rather than sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """The ask-and-tell interface of one study to its sampler, on Optuna's tables.
 
-    Trial n of the study is trial n in Optuna. In a study with a warm start, Optuna has the
-    imported trials first, so numbers there are shifted by the number of imported trials. The first
-    trials get the parameters of ``enqueue``.
+    Trial n of the study is trial n in Optuna. In a study with a warm start (trials copied
+    from another study), the copies come first in Optuna, so trial n is trial n + number of copies.
+    The first trials get the parameters of ``enqueue``.
 
-    Not thread-safe: the caller makes sure that only one ask of a study runs at a time. All methods
-    are idempotent: asking again for a number returns the same parameters. A trial is written to
-    Optuna's tables with all its parameters, or not at all.
+    Not thread-safe: the caller must prevent concurrent `ask` calls for one study. All methods are
+    idempotent: another `ask` for the same number returns the same parameters. A trial is written
+    to Optuna's tables with all its parameters, or not at all.
     """
 
     storage: BaseStorage
@@ -70,7 +70,7 @@ class Search:
     def ask(
         self, number: int, *, wanted: Mapping[str, ParamValue] | None = None
     ) -> dict[str, ParamValue]:
-        """Returns the parameters of a trial; samples and stores them at the first call.
+        """Returns the parameters of a trial; samples and stores them at the first call for it.
 
         Args:
             number: The trial's number in the study.
@@ -104,7 +104,7 @@ class Search:
         return params
 
     def _check(self, number: int, params: dict[str, ParamValue]) -> dict[str, ParamValue]:
-        """Returns a stored trial's parameters in the order of the space.
+        """Returns the parameters of a stored trial, in the order of the search space.
 
         Raises:
             RuntimeError: The parameters do not fit the space: another program has added trials to
@@ -128,15 +128,18 @@ class Search:
         violations: Sequence[float] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Tells the sampler how a trial ended. Idempotent: the first result of a trial stays.
+        """Records the result of a trial in Optuna. Idempotent: only the first result is stored.
 
         Args:
             number: The trial's number in the study.
             state: The trial's final state.
-            values: A value for each metric; None for a trial without values.
-            curve: The trial's reports (step, value); used only in studies with one metric.
+            values: The final value of each metric; None for a trial without values.
+            curve: Step and value of each report; used only in studies with one metric.
             violations: By how much the trial violates each constraint.
-            attributes: User attributes of the trial in Optuna, for people who look at it there.
+            attributes: Optuna user attributes of the trial, for display in Optuna's tools.
+
+        Raises:
+            KeyError: The trial has not been sampled.
         """
         study = self._study(number)
         trial_id = self._find(number)
@@ -159,7 +162,7 @@ class Search:
             return
 
     def _find(self, number: int) -> int | None:
-        """Returns Optuna's id of a trial; None if the trial has not been sampled yet."""
+        """Returns the id of a trial in Optuna, or None if the trial has not been sampled yet."""
         find = self.storage.get_trial_id_from_study_id_trial_number
         try:
             return find(self._found._study_id, number + self._taken)
@@ -168,19 +171,20 @@ class Search:
 
     @cached_property
     def _taken(self) -> int:
-        """The number of imported trials, which come before the study's own in Optuna."""
+        """The number of trials that the warm start copied, which come first in Optuna."""
         if not self.is_warm:
             return 0
         return int(self._found.user_attrs[WARM_START]["taken"])
 
     def open(self) -> optuna.Study:
-        """Returns the study in Optuna's tables, and creates it if it does not exist."""
+        """Returns the study in Optuna's tables; creates the study if it does not exist."""
         return self._study(0)
 
     def _study(self, number: int) -> optuna.Study:
-        """Returns the study with a sampler seeded by the study's seed and the trial's number.
+        """Returns the Optuna study with a sampler for one trial.
 
-        So a trial's parameters do not depend on which process samples them.
+        The sampler's seed is derived from the seed of the study and, unless the sampler uses one
+        seed for all trials, from the trial's number. It does not depend on the process.
         """
         path = ("ask",) if is_one_sequence(self.sampler, self.code) else ("ask", number)
         sampler = create_sampler(
@@ -197,7 +201,7 @@ class Search:
 
     @cached_property
     def _found(self) -> optuna.Study:
-        """The study in Optuna's tables, loaded or created once."""
+        """The study in Optuna's tables, which is loaded or created at the first access."""
         try:
             return optuna.load_study(study_name=self.name, storage=self.storage)
         except KeyError:
@@ -215,9 +219,9 @@ def _call_after_trial(
     state: optuna.trial.TrialState,
     values: Sequence[float] | None,
 ) -> None:
-    """Calls the sampler's hook `after_trial`, if it has one.
+    """Calls the hook `after_trial` of the sampler if its class overrides the hook.
 
-    `study.tell` would do it as well, but reads the trial three times even without such a hook.
+    Optuna's `study.tell` also calls the hook, but reads the trial three times in any case.
     """
     sampler = study.sampler
     if type(sampler).after_trial is optuna.samplers.BaseSampler.after_trial:

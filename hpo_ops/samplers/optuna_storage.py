@@ -1,4 +1,4 @@
-"""An Optuna storage on the ledger's database that writes in few statements."""
+"""Provides an Optuna storage on the ledger's database that writes in few SQL statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 StorageError = SQLAlchemyError
-"""A storage of Optuna cannot be read: its database does not answer, or has other tables."""
+"""The error if an Optuna storage cannot be read: no connection, or unexpected tables."""
 
 _INDEX = "CREATE INDEX IF NOT EXISTS hpo_trials_by_number ON trials (study_id, number)"
 
@@ -29,9 +29,9 @@ _INDEX = "CREATE INDEX IF NOT EXISTS hpo_trials_by_number ON trials (study_id, n
 def open_storage(url: str) -> BaseStorage:
     """Opens Optuna's storage on the ledger's database.
 
-    Its commits do not wait for the disk (``synchronous_commit=off``). That is safe: the ledger's
-    own commits come after them in the same write-ahead log and do wait, so whatever the ledger
-    records as asked or told is on disk in Optuna's tables too.
+    Commits of this storage do not wait for the disk (``synchronous_commit=off``). That is safe:
+    the ledger commits later, to the same write-ahead log, and waits for the disk. So every trial
+    that the ledger records as sampled or ended is on disk in Optuna's tables too.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     options = "-csearch_path=public -csynchronous_commit=off"
@@ -49,7 +49,7 @@ def describe_trial(
     curve: Sequence[tuple[int, float]],
     attributes: Mapping[str, Any],
 ) -> None:
-    """Adds intermediate values and user attributes to a trial. Idempotent."""
+    """Writes intermediate values and user attributes of a trial. Idempotent."""
     backend = _ledger_storage(storage)
     if backend is not None:
         backend.describe(trial_id, curve, attributes)
@@ -77,11 +77,11 @@ def _ledger_storage(storage: BaseStorage) -> LedgerStorage | None:
 
 
 class LedgerStorage(RDBStorage):
-    """An Optuna storage that writes a trial in a few statements, where Optuna writes each value.
+    """An Optuna storage that writes a trial in a few SQL statements instead of one for each value.
 
-    The rows are the same as Optuna's, and Optuna reads them. A new trial gets the number that its
-    template has, whereas Optuna counts all trials of the study each time; the caller makes sure
-    that no two trials of a study are created at the same time.
+    It writes the same rows as Optuna's own storage. A new trial gets the number of its template,
+    whereas Optuna counts all trials of the study each time; so the caller must not create two
+    trials of a study at the same time.
     """
 
     def _create_new_trial(
@@ -118,7 +118,7 @@ class LedgerStorage(RDBStorage):
     def describe(
         self, trial_id: int, curve: Sequence[tuple[int, float]], attributes: Mapping[str, Any]
     ) -> None:
-        """Adds intermediate values and user attributes to a trial; existing ones stay."""
+        """Inserts intermediate values and user attributes of a trial; existing rows stay."""
         if not curve and not attributes:
             return
         model = models.TrialIntermediateValueModel

@@ -1,4 +1,4 @@
-"""The REINFORCE sampler: a policy network that learns which configurations score well."""
+"""Implements the REINFORCE sampler: a policy network learns which configurations score well."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from hpo_ops.samplers.reinforce_policy import Policy
 
 Worth = tuple[int, float, float]
-"""A trial's sort key: a larger tuple is a better trial. Only comparisons have a meaning."""
+"""The sort key of a trial: a larger tuple is a better trial; the numbers have no other meaning."""
 Mark = tuple[int, object, object]
-"""Identifies a finished trial and its result: number, time of its end, values."""
+"""Identifies a finished trial and its result: trial number, end time and values."""
 MAX_LEARNERS = 8
-"""Most policies that stay in memory between asks; others are trained again from all trials."""
+"""Maximum number of policies in memory; a dropped policy is trained again from all trials."""
 
 
 class ReinforceSampler(BaseSampler):
@@ -42,20 +42,20 @@ class ReinforceSampler(BaseSampler):
     learning", Machine Learning 8, 1992; with a policy of masked attention as in Krishna et al.,
     "Neural Architecture Search with Reinforce and Masked Attention Autoregressive Density
     Estimators", 2020 (https://arxiv.org/abs/2006.00939). docs/samplers.md has the formula, its
-    symbols and where this departs from the papers.
+    symbols, and the differences from the papers.
 
     The policy is a function of the seed, the options, and the finished trials in the order in
-    which they ended. A process that has the policy in memory learns from new trials only; any
-    other process learns from all of them, with the same result.
+    which they ended. A process that has the policy in memory trains it with the new trials
+    only; any other process trains a policy with all finished trials, with the same result.
 
     Args:
-        space: The study's space; parameters are drawn in its order.
-        seed: The same for every ask of a study.
+        space: The search space of the study; parameters are drawn in its order.
+        seed: The seed, which must be the same for all trials of a study.
         constraints_func: Returns by how much a trial violates each constraint.
-        batch: Finished trials for each gradient step (n).
+        batch: Number of finished trials for each gradient step.
         learning_rate: Adam's learning rate.
         entropy: Weight of the entropy in the objective (β).
-        bins: Most bins of a numeric parameter.
+        bins: Maximum number of bins of a numeric parameter.
         width: Dimension of the embeddings of parameters and values.
     """
 
@@ -130,7 +130,9 @@ class ReinforceSampler(BaseSampler):
         return [((each.number, each.datetime_complete, each.values), each) for each in ended]
 
     def _worth(self, study: Study, trial: FrozenTrial) -> Worth:
-        """Ranks completed above pruned trials, and both above trials that violate a constraint.
+        """Returns the sort key of a finished trial.
+
+        Completed trials rank above pruned trials, and both above trials that violate a constraint.
 
         Pruned trials are compared by their last step, then by their value at that step.
         """
@@ -152,7 +154,7 @@ class ReinforceSampler(BaseSampler):
         ]
 
     def _draw(self, policy: Policy, number: int, fixed: dict[str, Any]) -> dict[str, Any]:
-        """Draws a configuration; fixed values are kept, and later parameters depend on them."""
+        """Draws a configuration; fixed parameters keep their values and influence later draws."""
         params: dict[str, ParamValue] = {}
         chosen: list[int] = []
         for name, axis in self._axes.items():
@@ -172,11 +174,11 @@ class ReinforceSampler(BaseSampler):
 
 
 class Learner:
-    """A policy with the trials that it has learnt from.
+    """A policy, and the finished trials that were passed to it.
 
     Attributes:
-        policy: The policy.
-        marks: The trials that the policy was told of, in order.
+        policy: The policy network.
+        marks: The trials passed to `tell`, in order.
     """
 
     def __init__(self, policy: Policy, batch: int) -> None:
@@ -187,7 +189,7 @@ class Learner:
         self._waiting: list[tuple[Sequence[int], Worth]] = []
 
     def tell(self, mark: Mark, point: Sequence[int], worth: Worth) -> None:
-        """Adds a finished trial; a full batch of trials makes one gradient step."""
+        """Adds a finished trial; makes one gradient step whenever a batch of trials is full."""
         self.marks.append(mark)
         insort(self._worths, worth)
         self._waiting.append((point, worth))
@@ -199,13 +201,14 @@ class Learner:
 
 
 def advantages(ranks: Sequence[float], count: int) -> list[float]:
-    """Computes the advantage of trials from their ranks among all finished trials, 1 is the best.
+    """Computes the advantages of trials from their ranks among all finished trials.
 
-    Only the better half counts: u(r) = max(0, log(n/2 + 1) - log r), standardised over all ranks,
-    so that the scale of the metric does not matter.
+    The utility of rank r among n is u(r) = max(0, log(n/2 + 1) - log r), so the worse half has
+    utility 0. The advantage is the utility standardised over all ranks. It does not depend on the
+    scale of the metric.
 
     Args:
-        ranks: The trials' ranks; halves for ties.
+        ranks: The ranks of the trials, where 1 is the best; tied trials share their mean rank.
         count: The number of finished trials (n).
     """
     top = math.log(count / 2 + 1)
@@ -216,20 +219,27 @@ def advantages(ranks: Sequence[float], count: int) -> list[float]:
 
 
 def _rank(worths: Sequence[Worth], worth: Worth) -> float:
-    """Returns the rank among sorted worths, 1 for the best; ties share their mean rank."""
+    """Returns the rank of a sort key among sorted keys; 1 is the best, ties share a mean rank."""
     first, after = bisect_left(worths, worth), bisect_right(worths, worth)
     return len(worths) - (first + after - 1) / 2
 
 
 class _LearnerCache:
-    """Learners in memory, thread-safe: a learner that was popped has one user until it is put."""
+    """A thread-safe cache of idle learners; a learner in use is not in the cache."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, Learner] = OrderedDict()
         self._lock = Lock()
 
     def pop(self, identity: str, marks: Sequence[Mark]) -> Learner | None:
-        """Removes and returns a learner whose trials are a prefix of the finished ones."""
+        """Removes and returns the learner of a study.
+
+        Returns None if there is no learner, or its trials are not a prefix of the finished trials.
+
+        Args:
+            identity: Identifies the study and the options of the sampler.
+            marks: The finished trials of the study, in order.
+        """
         with self._lock:
             learner = self._idle.pop(identity, None)
         if learner is None or learner.marks != marks[: len(learner.marks)]:
@@ -237,14 +247,14 @@ class _LearnerCache:
         return learner
 
     def put(self, identity: str, learner: Learner) -> None:
-        """Keeps a learner, and drops the least recently used one if there are too many."""
+        """Stores a learner; drops the least recently used learners beyond `MAX_LEARNERS`."""
         with self._lock:
             self._idle[identity] = learner
             while len(self._idle) > MAX_LEARNERS:
                 self._idle.popitem(last=False)
 
     def clear(self) -> None:
-        """Drops all learners."""
+        """Drops all learners from the cache."""
         with self._lock:
             self._idle.clear()
 
@@ -253,5 +263,5 @@ _learners = _LearnerCache()
 
 
 def forget_learners() -> None:
-    """Drops all policies in memory; the next ask trains its policy again from all trials."""
+    """Drops all policies in memory; each is trained again from all trials when it is next used."""
     _learners.clear()

@@ -1,6 +1,6 @@
-"""The policy network of REINFORCE: the distribution of each parameter given those before it.
+"""Implements the policy network of REINFORCE in torch.
 
-Needs torch.
+The network gives the distribution of each parameter, conditional on the preceding parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from hpo_ops.samplers._parameter_bins import ABSENT, Axis
 
 FREQUENCIES = 6
-"""Cosine features of a numeric parameter's bins, so that neighbouring bins learn together."""
+"""Number of cosine features of a numeric bin, with which neighbouring bins share gradients."""
 _REAL = torch.float64
 _NEVER = -1e4
 """Log probability of padding bins; minus infinity would make the gradient undefined."""
@@ -24,9 +24,9 @@ torch.set_num_threads(1)
 
 
 class Policy:
-    """An autoregressive policy of masked attention: parameter j attends to the values before it.
+    """An autoregressive policy with masked attention: a parameter attends to all preceding values.
 
-    Before it has learnt anything, each bin has its prior probability.
+    Before the first gradient step, each bin has its prior probability.
 
     Args:
         axes: The parameters, in the order in which they are drawn.
@@ -80,7 +80,7 @@ class Policy:
         """Returns the probability of each bin of the next parameter.
 
         Args:
-            taken: The chosen bins of the parameters before it.
+            taken: The chosen bins of the preceding parameters.
         """
         here = len(taken)
         row = [*taken, *[ABSENT] * (len(self.sizes) - here)]
@@ -90,7 +90,14 @@ class Policy:
         return found
 
     def learn(self, points: Sequence[Sequence[int]], advantages: Sequence[float]) -> None:
-        """Makes one gradient step that increases the mean of advantage times log probability."""
+        """Makes one gradient step that increases the mean of advantage times log probability.
+
+        A weighted entropy bonus is added to the objective.
+
+        Args:
+            points: The chosen bins of each configuration.
+            advantages: The advantage of each configuration.
+        """
         taken = torch.tensor([list(point) for point in points])
         exists = taken != ABSENT
         logs = self._logs(taken)
@@ -118,7 +125,7 @@ class Policy:
         return (torch.einsum("njk,jbk->njb", code, self._features) + self._prior).log_softmax(-1)
 
     def _climb(self, gradients: Sequence[Tensor]) -> None:
-        """Makes one step of Adam; torch's own implementation would load a compiler first."""
+        """Makes one ascent step of Adam; torch's own Adam would load a compiler."""
         self._steps += 1
         first, second = 1 - _MOMENT**self._steps, 1 - _SQUARE**self._steps
         with torch.no_grad():
@@ -131,7 +138,7 @@ class Policy:
 
 
 def _features(axis: Axis) -> Tensor:
-    """Returns each bin's features: one-hot for choices, low-frequency cosines for numbers."""
+    """Returns the features of each bin: one-hot for choices, low-frequency cosines for numbers."""
     size = len(axis.priors)
     if not axis.is_ordered or size <= 2:
         return torch.eye(size, dtype=_REAL)

@@ -1,9 +1,10 @@
 """Adapts a user's search algorithm, a class with two methods, to Optuna's sampler interface.
 
-The algorithm runs in its own process. After every answer its state and that answer are written
-together, as one attribute of the study in Optuna's tables: the journal. A process that is killed
-is restarted from the journal, so no result is lost or told twice, and no candidate is lost or
-given to two trials.
+The algorithm runs in its own process. Whenever one of its candidates (configurations) is assigned
+to a trial, the assignment and the algorithm's state are written together to the journal, which is
+one attribute of the study in Optuna's tables. A killed process is restarted from the journal, so
+that no result is lost or passed to the algorithm twice, and no candidate is lost or assigned
+to two trials.
 """
 
 from __future__ import annotations
@@ -40,23 +41,25 @@ from hpo_ops.samplers._user_algorithm_process import (
 logger = logging.getLogger(__name__)
 
 JOURNAL = "hpo:algorithm"
-"""System attribute of the study in Optuna's tables that holds the journal."""
+"""Name of the Optuna system attribute of a study that contains the journal."""
 MAX_PROCESSES = 4
-"""Most algorithm processes that stay alive between asks; others restart from their journals."""
+"""Maximum number of idle algorithm processes; others are restarted from their journals."""
 
 
 @dataclass(kw_only=True)
 class Journal:
-    """The durable state of an algorithm between two asks.
+    """The durable state of a user's search algorithm between two calls.
 
     Attributes:
-        id: Identifies the journal among those of all studies and databases.
-        revision: Number of writes; a process at another revision is out of date and is ended.
-        state: The pickled algorithm, to be read in its sandbox only; None before the first call.
-        told_below: The algorithm was told the results of all trials below this number.
-        told: Trials at or above `told_below` whose results the algorithm was told as well.
+        id: Unique id of the journal over all studies and databases.
+        revision: Number of times the journal was written; a process that is at another revision
+            is out of date and is ended.
+        state: The pickled algorithm, to be loaded in a sandbox only; None before the first call.
+        told_below: The algorithm has received the results of all trials below this number.
+        told: Numbers of further trials, at or above `told_below`, whose results the algorithm
+            has received.
         queue: Candidates that are not assigned to a trial yet.
-        given: Candidates of trials that have not ended, by trial number.
+        given: Candidates whose trials' results the algorithm has not received, by trial number.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -68,7 +71,7 @@ class Journal:
     given: dict[str, dict[str, ParamValue]] = field(default_factory=dict)
 
     def tell(self, number: int) -> None:
-        """Records that the algorithm was told the result of a trial."""
+        """Records that the algorithm has received the result of a trial."""
         self.told.append(number)
         self.given.pop(str(number), None)
         while self.told_below in self.told:
@@ -76,20 +79,20 @@ class Journal:
             self.told_below += 1
 
     def knows(self, number: int) -> bool:
-        """Tells whether the algorithm was told the result of a trial."""
+        """Returns whether the algorithm has received the result of a trial."""
         return number < self.told_below or number in self.told
 
 
 class UserAlgorithmSampler(BaseSampler):
-    """An Optuna sampler that asks a user's search algorithm for candidates.
+    """An Optuna sampler that gets its configurations from a user's search algorithm.
 
     Args:
         target: The algorithm as ``module:Class``.
-        folder: The code folder, which its module is imported from; None for an installed module.
-        space: The study's space; a candidate outside of it fails the ask.
-        seed: The algorithm's seed, the same for every ask of a study.
-        options: Constructor arguments of the class, and ``batch``, ``call_seconds``,
-            ``memory_gib``, which are for this sampler.
+        folder: The code folder that contains the module; None for an installed module.
+        space: The search space of the study; a candidate outside of it raises `AlgorithmError`.
+        seed: The seed of the algorithm, which must be the same for all trials of a study.
+        options: Constructor arguments of the class, and the options of this sampler: ``batch``,
+            ``call_seconds`` and ``memory_gib``.
     """
 
     def __init__(
@@ -182,7 +185,11 @@ class UserAlgorithmSampler(BaseSampler):
     def _advance(
         self, study: Study, number: int, journal: Journal, algorithm: Algorithm
     ) -> Mapping[str, ParamValue]:
-        """Tells the algorithm new results, takes the next candidate and writes the journal."""
+        """Passes new results to the algorithm, assigns the next candidate and writes the journal.
+
+        Returns:
+            The candidate of trial `number`.
+        """
         self._tell_results(study, journal, algorithm)
         if not journal.queue:
             journal.queue = [self._fitted(each) for each in algorithm.sample(self._batch)]
@@ -205,7 +212,9 @@ class UserAlgorithmSampler(BaseSampler):
             journal.tell(trial.number)
 
     def _fitted(self, candidate: Any) -> dict[str, ParamValue]:
-        """Converts a candidate to a point of the space; parameters that do not exist are dropped.
+        """Converts a candidate to a point of the space.
+
+        Parameters whose condition is not met are dropped.
 
         Raises:
             AlgorithmError: The candidate is not a point of the space.
@@ -229,14 +238,17 @@ class UserAlgorithmSampler(BaseSampler):
 
 
 class _ProcessCache:
-    """Idle algorithm processes, thread-safe: a popped process has one user until it is put."""
+    """A thread-safe cache of idle algorithm processes; a process in use is not in the cache."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, tuple[int, Algorithm]] = OrderedDict()
         self._lock = Lock()
 
     def pop(self, journal: Journal) -> Algorithm | None:
-        """Removes and returns a journal's process, if it is alive and at the same revision."""
+        """Removes and returns the process of a journal.
+
+        Returns None if there is no process, or it is dead or at another revision.
+        """
         with self._lock:
             found = self._idle.pop(journal.id, None)
         if found is None:
@@ -248,7 +260,7 @@ class _ProcessCache:
         return None
 
     def put(self, journal: Journal, algorithm: Algorithm) -> None:
-        """Keeps a process for the next ask, and ends the least recently used one if too many."""
+        """Stores a process for reuse; ends the least recently used beyond `MAX_PROCESSES`."""
         with self._lock:
             dropped = [self._idle.pop(journal.id)] if journal.id in self._idle else []
             self._idle[journal.id] = (journal.revision, algorithm)
@@ -269,18 +281,22 @@ _processes = _ProcessCache()
 
 
 def close_processes() -> None:
-    """Ends all idle algorithm processes; the next ask restarts them from their journals."""
+    """Ends all idle algorithm processes; each is restarted from its journal when next needed."""
     _processes.close()
 
 
 def _read(study: Study) -> Journal:
-    """Reads the journal from Optuna's tables; a new journal if none has been written."""
+    """Reads the journal of a study from Optuna's tables; returns a new journal if none exists."""
     attributes = study._storage.get_study_system_attrs(study._study_id)
     return Journal(**copy.deepcopy(attributes.get(JOURNAL, {})))
 
 
 def _score(study: Study, trial: FrozenTrial) -> tuple[float] | None:
-    """Returns the value to tell the algorithm: a trial's value, or a pruned trial's best value."""
+    """Returns the value of a trial for the algorithm, as a tuple of one.
+
+    It is the final value of a completed trial or the best value of a pruned trial. Returns None
+    for a trial without a value.
+    """
     if trial.state is TrialState.COMPLETE and trial.value is not None:
         return (trial.value,)
     if trial.state is TrialState.PRUNED and trial.intermediate_values:

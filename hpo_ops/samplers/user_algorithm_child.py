@@ -1,9 +1,9 @@
-"""The program that runs a user's search algorithm in a sandbox, and answers calls as JSON lines.
+"""Runs a user's search algorithm in a sandbox, and answers calls of the parent as JSON lines.
 
-It is run as a file, takes the time limit of a call from the command line, and imports the standard
-library only. A call is ``{"call": name, ...}``; the answer is ``{"value": ...}``, or
-``{"error": ..., "trace": ...}`` if the algorithm raised. Output of the algorithm goes to standard
-error.
+This file is run as a script with the time limit of a call as its argument, and imports only the
+standard library. A call is ``{"call": name, ...}``; the answer is ``{"value": ...}``, or
+``{"error": ..., "trace": ...}`` if the algorithm raised an exception. Text that the algorithm
+prints is redirected to standard error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, TextIO
 SAMPLE = "sample_hyperparameter_candidates"
 UPDATE = "update_state"
 IDLE_SECONDS = 900
-"""The process ends after so long without a call; its state is in the journal."""
+"""Seconds without a call after which the process ends; its state is in the journal."""
 
 
 class Child:
-    """Holds the algorithm; each public method is a call that the parent process can make."""
+    """The algorithm, with one public method for each call that the parent process can make."""
 
     def __init__(self) -> None:
         self._algorithm: Any = None
@@ -41,7 +41,15 @@ class Child:
         options: dict[str, Any],
         state: str | None,
     ) -> None:
-        """Creates the algorithm, or restores it from a state."""
+        """Instantiates the algorithm, or restores it from a state that `save` returned.
+
+        Args:
+            target: The algorithm as ``module:Class``.
+            folder: The code folder that contains the module; None for an installed module.
+            given: Space, direction and seed; passed to the constructor if it accepts them.
+            options: Additional constructor arguments.
+            state: The state to restore; None to start without one.
+        """
         if folder is not None:
             sys.path.insert(0, folder)
         random.seed(given["seed"])
@@ -65,15 +73,19 @@ class Child:
             _set_random_state(saved["random"])
 
     def sample(self, *, n: int) -> list[Any]:
-        """Returns n new candidates of the algorithm."""
+        """Returns n new candidates (configurations) of the algorithm."""
         return list(getattr(self._algorithm, SAMPLE)(n))
 
     def update(self, *, candidates: list[Any], scores: list[float]) -> None:
-        """Tells the algorithm the scores of candidates."""
+        """Passes the scores of candidates to the algorithm."""
         getattr(self._algorithm, UPDATE)(candidates, scores)
 
     def save(self) -> str:
-        """Returns the algorithm's complete state, with which another process can continue."""
+        """Returns the complete state of the algorithm, with which another process can continue.
+
+        Raises:
+            TypeError: The state cannot be pickled.
+        """
         content: dict[str, Any] = {"random": _random_state()}
         if hasattr(self._algorithm, "get_state") and hasattr(self._algorithm, "set_state"):
             content["state"] = self._algorithm.get_state()
@@ -88,14 +100,14 @@ class Child:
 
 
 def _accepted(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Selects the platform's arguments that the constructor accepts."""
+    """Returns those of the given arguments that the constructor of a class accepts."""
     parameters = inspect.signature(kind).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     return {name: value for name, value in given.items() if takes_all or name in parameters}
 
 
 def _seed_libraries(seed: int) -> None:
-    """Seeds NumPy and torch, if the algorithm's module has imported them."""
+    """Seeds NumPy and torch if the algorithm's module has imported them."""
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
@@ -120,7 +132,7 @@ def _set_random_state(states: dict[str, Any]) -> None:
 
 
 def _answer(child: Child, line: str) -> str:
-    """Makes one call and returns its answer; an exception of the algorithm becomes an error."""
+    """Executes one call, and returns the answer as JSON; an exception becomes an error answer."""
     try:
         call = json.loads(line)
         value = getattr(child, call.pop("call"))(**call)
@@ -131,14 +143,21 @@ def _answer(child: Child, line: str) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """Formats the last frames in the algorithm's code; empty if the error is not in its code."""
+    """Formats the last three stack frames of an exception outside of this file.
+
+    Returns an empty text if there are no such frames.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if frame.filename not in (__file__, json.__file__)]
     return "".join(traceback.format_list(theirs[-3:]))
 
 
 def _plain(value: Any) -> Any:
-    """Converts a number of NumPy or torch to a Python number."""
+    """Converts a NumPy or torch scalar to a Python number.
+
+    Raises:
+        TypeError: The value has another type.
+    """
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{value!r} is not a text, number, boolean or null")
@@ -147,7 +166,7 @@ def _plain(value: Any) -> Any:
 def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
     """Answers calls until the input ends.
 
-    The parent ends a call that takes too long; the alarm ends this process if the parent has died.
+    The parent ends this process if a call takes too long; if the parent has died, an alarm does.
     """
     child = Child()
     signal.alarm(IDLE_SECONDS)
@@ -159,7 +178,10 @@ def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
 
 
 def main(call_seconds: str) -> None:
-    """Redirects standard output to standard error, so that prints do not mix with answers."""
+    """Redirects standard output to standard error, and answers calls on the original output.
+
+    The redirection keeps text that the algorithm prints out of the answers.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     calls = os.fdopen(os.dup(0), "r", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Copies completed trials of another study into a study in Optuna's tables, as its warm start.
+"""Performs a warm start: copies completed trials of another study to a study in Optuna's tables.
 
-The copies come before the study's own trials, so that the sampler knows their results.
+The copies precede the study's own trials, so that the sampler uses their results from the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 FROM = "hpo:from"
-"""User attribute of a copied trial: the study and the number of the original."""
+"""Optuna user attribute of a copied trial: study name and number of the original trial."""
 MAX_TAKEN = 10_000
 MAX_LINES = 20
 CONNECT_SECONDS = 10
@@ -36,7 +36,7 @@ class Source:
     """The study that a warm start copies trials from.
 
     Attributes:
-        name: The study's name in messages.
+        name: Name of the study for use in messages.
         trials: All trials of the study.
     """
 
@@ -46,12 +46,12 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartResult:
-    """Which trials of another study a warm start has copied.
+    """The result of a warm start: which trials of another study it has copied.
 
     Attributes:
-        source: The other study.
+        source: Name of the other study.
         taken: The number of copied trials.
-        left_out: Numbers of the other trials, by the reason why they were not copied.
+        left_out: Numbers of the trials that were not copied, by reason.
     """
 
     source: str
@@ -59,7 +59,7 @@ class WarmStartResult:
     left_out: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Describes the result in sentences, at most `MAX_LINES` reasons."""
+        """Describes the result in lines of text; beyond `MAX_LINES` it only counts the reasons."""
         lines = [f"warm start: {self.taken} trials of {self.source} are known to the sampler"]
         for reason, numbers in self.left_out.items():
             which = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
@@ -73,7 +73,8 @@ def open_existing_storage(url: str, *, shown: str | None = None) -> BaseStorage:
 
     Args:
         url: The storage's URL.
-        shown: The storage's name in messages, if the reader must not see the URL.
+        shown: Name of the storage in messages, if the messages must not contain the URL; None for
+            the URL without its password.
 
     Raises:
         ValueError: The storage cannot be read. The message contains no password.
@@ -103,11 +104,11 @@ def read_source(
     Args:
         storage: The storage.
         name: The study's name in the storage.
-        shown: The study's name in messages.
+        shown: Name of the study for use in messages.
         directions: The directions that the study's metrics must have.
 
     Raises:
-        ValueError: There is no such study, or its metrics have other directions.
+        ValueError: The study does not exist, or its metrics have other directions.
     """
     try:
         study_id = storage.get_study_id_from_name(name)
@@ -124,7 +125,7 @@ def read_source(
 
 
 def find_result(search: Search) -> WarmStartResult | None:
-    """Returns the result of the study's warm start; None if it has not been done yet."""
+    """Returns the result of the study's warm start, or None if it has not been completed."""
     try:
         study_id = search.storage.get_study_id_from_name(search.name)
     except KeyError:
@@ -134,10 +135,10 @@ def find_result(search: Search) -> WarmStartResult | None:
 
 
 def copy_trials(search: Search, source: Source) -> WarmStartResult:
-    """Copies the trials that fit the study's space from another study. Idempotent.
+    """Copies the completed trials of another study that are valid in this study's space.
 
-    After a crash in the middle, the next call copies the remaining trials. The caller makes sure
-    that the study has no trials of its own yet, and that calls do not overlap.
+    Idempotent: after a crash, the next call copies the remaining trials. The study must not have
+    trials of its own yet, and calls for one study must not overlap.
     """
     if (done := find_result(search)) is not None:
         return done
@@ -164,7 +165,10 @@ def copy_trials(search: Search, source: Source) -> WarmStartResult:
 
 
 def _fit(space: Space, trial: FrozenTrial) -> tuple[Mapping[str, Any], str]:
-    """Returns a trial's parameters as a point of the space, or why the trial cannot be copied."""
+    """Returns a trial's parameters as a point of the space, and why it cannot be copied, if so.
+
+    The reason is empty if the trial can be copied.
+    """
     if trial.state is not optuna.trial.TrialState.COMPLETE:
         return {}, "not completed"
     params, problems = fit(space, trial.params)
