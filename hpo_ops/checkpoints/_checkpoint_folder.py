@@ -9,7 +9,7 @@ from hpo_ops.protocol import MARKER, Folder, UnsafeFileError
 
 
 class BadCheckpointError(ValueError):
-    """A local checkpoint folder cannot be uploaded, not even by a retry."""
+    """A local checkpoint folder cannot be uploaded, and a retry would fail too."""
 
 
 def open_checkpoint(path: Path) -> Folder:

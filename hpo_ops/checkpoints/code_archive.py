@@ -254,7 +254,7 @@ def _verify(folder: Path, name: str, digest: str) -> None:
 
 
 def find_module(folder: Path, module: str) -> Path | None:
-    """Returns the folder to import a module of unpacked code from, or None if it is not found.
+    """Returns the folder from which a module can be imported, or None if it is not found.
 
     The module is searched for in the folder itself and, if the folder has exactly one subfolder,
     as in a source archive of setuptools, in that subfolder.
@@ -284,7 +284,7 @@ def keep_code(store: Store, folder: Path, here: Path) -> str:
 
 
 def archive_name(digest: str) -> str:
-    """Returns the name of the archive in the store that has the given code hash."""
+    """Returns the name, in the object store, of the code archive with the given hash."""
     return f"code/{digest}.tar.gz"
 
 

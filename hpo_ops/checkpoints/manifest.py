@@ -25,7 +25,7 @@ class ManifestFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The step and the files of one checkpoint, sorted by path."""
+    """The step of one checkpoint, and the list of its files, sorted by path."""
 
     step: int
     files: tuple[ManifestFile, ...]

@@ -84,7 +84,7 @@ def build(
 
 
 def dockerfile(study: StudyConfig, base: str, packages: Sequence[str]) -> str:
-    """Returns the text of a Dockerfile for a study's code, packages and unprivileged user.
+    """Returns a Dockerfile that adds a study's code, packages and a non-root user to an image.
 
     The build context is the code folder, so the Dockerfile can also be built there by hand.
 

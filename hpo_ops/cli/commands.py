@@ -85,7 +85,7 @@ def main() -> None:
 
 @app.callback()
 def prepare(context: typer.Context) -> None:
-    """Allows the user's own classes in commands that read the user's study files."""
+    """Allows a command that reads the user's study files to import the user's own classes."""
     if context.invoked_subcommand in READ_STUDIES:
         context.with_resource(all_installed_classes_allowed())
 

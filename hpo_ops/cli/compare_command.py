@@ -54,7 +54,7 @@ def compare(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Runs a study with each of several samplers or schedulers and ranks them by their results.
+    """Runs a study with several samplers or schedulers, and ranks these by the study's results.
 
     If names of studies that have run are given instead of a file, ranks these studies.
     """

@@ -1,4 +1,4 @@
-"""Connects a command to Airflow and to the gateway, whose address it finds."""
+"""Finds the address of Airflow and the gateway, and connects commands to both."""
 
 from __future__ import annotations
 

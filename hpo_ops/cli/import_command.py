@@ -35,7 +35,7 @@ def import_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Copies the completed trials of an Optuna study, so that studies can warm-start from them."""
+    """Copies the completed trials of an Optuna study, from which other studies can warm-start."""
     config = load_study(file)
     request = read_storage(url, config, name=study, renames=parse_renames(renames or []))
     try:

@@ -55,7 +55,7 @@ def reproduce(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Trains a trial again with its parameters, seed and steps, and compares the learning curves.
+    """Trains a trial again with the same parameters, seed and steps, and compares the reports.
 
     The exit code is 1 if a value differs.
     """

@@ -145,7 +145,7 @@ def simulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Replays trials under several policies and compares their times to the target.
+    """Replays trials under several policies and compares the policies' times to the target.
 
     Nothing is trained: values and times come from traces. The policies are the same objects as
     in live studies.

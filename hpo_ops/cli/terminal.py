@@ -71,7 +71,7 @@ def print_json(value: object) -> None:
 
 
 def track(items: Iterable[Item], *, total: int, what: str) -> Iterator[Item]:
-    """Yields the items and shows how many have been processed on standard error.
+    """Yields the items and prints the number of processed items to standard error.
 
     A terminal shows a progress bar; otherwise a line is printed every `LINE_EVERY_SECONDS`.
 

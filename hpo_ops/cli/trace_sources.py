@@ -49,7 +49,7 @@ def read_traces(source: str, *, seed: int) -> Traces:
 
 
 def is_trace_file(name: str) -> bool:
-    """Returns whether a name is that of a file of traces, by its suffix, and not of a study."""
+    """Returns whether a name has the suffix of a file of traces; other names are of studies."""
     return Path(name).suffix in SUFFIXES
 
 

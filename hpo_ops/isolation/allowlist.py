@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 VARIABLE = "HPO_ALLOWED_CLASSES"
-"""Environment variable with the allowed ``module:Class`` and ``module:function``, by commas."""
+"""Environment variable: a comma-separated list of ``module:Class`` and ``module:function``."""
 
 _accepts_all: ContextVar[bool] = ContextVar("accepts_all_installed_classes", default=False)
 
