@@ -1,4 +1,4 @@
-"""Allocators: policies that decide how many units each running trial gets."""
+"""Allocators: policies that decide how many resource units (GPUs) each running trial gets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ALLOCATORS: Mapping[str, type[Allocator]] = {
     "top_trial": TopTrial,
     "uniform": Uniform,
 }
-"""The allocators with a short name; the fields of each class are its options."""
+"""The allocators that have a short name; the fields of each class are the policy's options."""
 
 
 def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
-    """Makes an allocator from the name and options in a study file.
+    """Instantiates an allocator from the name and options in a study file.
 
     >>> create_allocator("uniform", {"cool_down": 3})
     Uniform(speedups=(), min_gain=1.1, cool_down=3)
@@ -33,8 +33,7 @@ def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
         options: The allocator's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names it, and what is
-            allowed.
+        ValueError: The name or an option is not allowed. The message names the allowed ones.
     """
     made = create_policy(
         "allocator",

@@ -1,4 +1,4 @@
-"""The difference between an allocation and the trials as they run now."""
+"""The difference between an allocation and the placements of the running trials."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from hpo_ops.core import Allocation, Placement, Study, Trial, TrialState
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The trials to start, restart, pause and leave alone to make an allocation true.
+    """The numbers of the trials that an allocation starts, restarts, pauses and leaves unchanged.
 
     Attributes:
-        started: Trials that do not run yet and were placed.
-        resized: Running trials that are restarted from a checkpoint with another width.
-        paused: Running trials that were queued: they save a checkpoint and release their units.
-        kept: Running trials whose placement stays the same.
+        started: Trials that do not run yet and that the allocation places on units.
+        resized: Running trials to restart from a checkpoint, with another width (number of units,
+            or a fraction of one unit) or on another shared unit.
+        paused: Running trials that the allocation queues: they save a checkpoint and release
+            their units.
+        kept: Running trials whose placement does not change.
     """
 
     started: tuple[int, ...]
@@ -25,7 +27,7 @@ class Changes:
 
 
 def changes_of(study: Study, allocation: Allocation) -> Changes:
-    """The changes that turn the running trials of a study into an allocation."""
+    """Returns which trials must change so that the study's running trials match an allocation."""
     running = study.in_state(TrialState.RUNNING)
     started, resized, kept = [], [], []
     for number, placement in allocation.placed.items():
@@ -41,7 +43,10 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
 
 
 def _differs(trial: Trial, placement: Placement) -> bool:
-    """Whether the trial has to be restarted; full units are interchangeable, shares are not."""
+    """Checks whether a trial must be restarted to get a placement.
+
+    Full units are interchangeable, but a trial that shares a unit must run on that unit.
+    """
     (width, units), held = placement, trial.width
     if held is not width and held != width:
         return True

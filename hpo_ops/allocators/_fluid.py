@@ -1,4 +1,4 @@
-"""Fluid: units in proportion to the remaining work of each trial."""
+"""Fluid: gives each trial units (such as GPUs) in proportion to its remaining work."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from hpo_ops.core.trial_state import NO_UNIT, as_width
 def fluid_widths(
     work: Sequence[Fraction | float], *, units: int, max_share: int, max_width: int
 ) -> list[Fraction]:
-    """Fluid's width of each trial, min(max(floor(h_i / sum(h) * n), 1/c), d), without rounding.
+    """Computes Fluid's widths, min(max(floor(h_i / sum(h) * n), 1/c), d), in exact arithmetic.
+
+    The width of a trial is its number of units, or a fraction below 1 if trials share a unit.
 
     >>> [float(width) for width in fluid_widths([6, 2, 1, 1], units=5, max_share=2, max_width=4)]
     [3.0, 1.0, 0.5, 0.5]
 
     Args:
-        work: Work of each trial on one unit (h).
-        units: Units of the group (n).
-        max_share: Most trials on one unit (c).
-        max_width: Most units for one trial (d).
+        work: Work of each trial, as training time on one unit (h).
+        units: Number of units for all trials (n).
+        max_share: Largest number of trials that share one unit (c).
+        max_width: Largest number of units of one trial (d).
 
     Raises:
         ValueError: An amount of work is 0 or less, or a bound is below 1.
@@ -48,23 +50,23 @@ def fluid_widths(
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicFluid:
-    """Shares units among trial groups in proportion to remaining work, at every change.
+    """Shares units among trials in proportion to their remaining work, again at every change.
 
     Yu et al., "Fluid: Resource-aware Hyperparameter Tuning Engine", MLSys 2021: water-filling by
-    the formula of StaticFluid with the remaining work, groups in the order of their arrival. A
-    group may use the idle units and the units that it holds. A trial whose width changes is
-    restarted from its checkpoint.
+    the formula of StaticFluid with the remaining work, one trial group after the other, in the
+    order of their numbers. A group may use the idle units and the units that it holds. A trial
+    whose width (number of units) changes is restarted from its checkpoint.
 
     Departures: the work of a trial is its remaining steps times the time of a step on one unit.
-    Trials that do not fit are queued, those with the least work first. A trial whose width stays
-    the same is left alone, and so is a trial that is nearly done (10 s in the authors' code).
+    If not all trials fit, the trials with the least work are queued. A trial whose width does not
+    change is not restarted, nor is a trial that is nearly done (10 s in the authors' code).
 
     Example:
         >>> DynamicFluid()
         DynamicFluid(min_seconds=10.0)
 
     Attributes:
-        min_seconds: A trial with less remaining time than this keeps its width.
+        min_seconds: Remaining training time in seconds below which a trial keeps its width.
     """
 
     min_seconds: float = 10.0
@@ -94,7 +96,7 @@ class DynamicFluid:
         return Allocation(placer.placed, tuple(placer.queued), reason)
 
     def _keep(self, placer: Placer, work: Sequence[Work]) -> list[Work]:
-        """Places the trials that are nearly done on the units they hold; returns the others."""
+        """Places the trials that are nearly done with their current widths; returns the others."""
         rest = []
         for item in work:
             width = item.trial.width
@@ -107,14 +109,15 @@ class DynamicFluid:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticFluid:
-    """Shares units among the trials of a group in proportion to work, once, when they start.
+    """Shares units among trials in proportion to their work, once, when each trial starts.
 
     Yu et al., "Fluid: Resource-aware Hyperparameter Tuning Engine", MLSys 2021: a trial gets
     w = min(max(floor(h / sum(h) * n), 1/c), d) units, where h is its work, n the number of units,
-    c the most trials on a unit and d the most units of a trial. A running trial is never resized.
+    c the largest number of trials that share a unit and d the largest number of units of a trial.
+    A running trial is never resized.
 
-    Departures: see ``DynamicFluid``. A queued trial gets its share of all units by remaining work,
-    as soon as that many are free.
+    Departures: see ``DynamicFluid``. A queued trial starts as soon as as many units are free as
+    its share of all units by remaining work.
 
     Example:
         >>> StaticFluid()
@@ -123,7 +126,7 @@ class StaticFluid:
 
     @property
     def is_static(self) -> Literal[True]:
-        """Running trials keep their widths, so that a report changes nothing."""
+        """Always true: running trials keep their widths, so that reports change nothing."""
         return True
 
     def allocate(
@@ -156,7 +159,7 @@ class StaticFluid:
 
 
 def split_groups(group: TrialGroup) -> list[list[Member]]:
-    """The members of each trial group, groups in the order of arrival."""
+    """Splits members by trial group, and returns the groups in the order of their numbers."""
     groups: dict[int, list[Member]] = {}
     for member in group.members:
         groups.setdefault(member.group, []).append(member)
@@ -166,7 +169,14 @@ def split_groups(group: TrialGroup) -> list[list[Member]]:
 def place_by_work(
     placer: Placer, work: Sequence[Work], amounts: Sequence[int], widths: Sequence[Fraction]
 ) -> None:
-    """Places trials, those with the most work first, and queues trials that do not fit."""
+    """Places the trials with the most work first, and queues the trials that do not fit.
+
+    Args:
+        placer: Records the placed and queued trials.
+        work: The trials.
+        amounts: Work of each trial, by which the trials are ordered.
+        widths: Width of each trial.
+    """
     order = sorted(range(len(work)), key=amounts.__getitem__, reverse=True)
     for i in order:
         placer.place(work[i].trial, widths[i])

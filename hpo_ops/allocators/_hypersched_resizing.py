@@ -1,4 +1,7 @@
-"""HyperSched's resizing rule: whether a restart with more units pays off by the deadline."""
+"""HyperSched's resizing rule: whether restarting a trial with more units (such as GPUs) pays off.
+
+A restart costs start-up time, so that it pays off only with enough time left until the deadline.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from hpo_ops.core.unit_scaling import speedup
 def resize_gain(
     *, old: int, new: int, seconds_left: float, startup: float, speedups: tuple[float, ...]
 ) -> float:
-    """Ratio of the training done by the deadline after a resize to that done without one.
+    """Returns the ratio of the training progress until the deadline with and without a resize.
 
     >>> table = (1.0, 1.77, 2.93, 4.29)
     >>> round(resize_gain(old=1, new=2, seconds_left=600, startup=40, speedups=table), 3)
@@ -36,17 +39,17 @@ def is_worth_resizing(
     min_gain: float = 1.1,
     cool_down: int = 5,
 ) -> bool:
-    """Whether a running trial should be restarted with more units.
+    """Checks whether a running trial should be restarted with more units.
 
     Args:
-        old: Units that the trial holds.
-        new: Units that the trial could have.
-        seconds_left: Seconds until the deadline.
+        old: Number of units that the trial holds.
+        new: Number of units that the trial could get.
+        seconds_left: Seconds until the deadline; infinity without a deadline.
         startup: Seconds that a restart takes.
-        reports: Number of reports since the trial's last start.
-        speedups: Speed on 1, 2, 4, 8, ... units.
-        min_gain: Ratio that the gain must exceed.
-        cool_down: Number that the reports must exceed.
+        reports: Number of the trial's reports since it last started.
+        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
+        min_gain: Threshold that the gain (see `resize_gain`) must exceed.
+        cool_down: Threshold that ``reports`` must exceed.
     """
     gain = resize_gain(
         old=old, new=new, seconds_left=seconds_left, startup=startup, speedups=speedups
@@ -55,7 +58,10 @@ def is_worth_resizing(
 
 
 class StartupIndex:
-    """Index of the time from the start of each trial's newest segment to its first report."""
+    """Index of start-up times: from the start of a trial's newest segment to its first report.
+
+    A segment is one uninterrupted execution of a trial.
+    """
 
     def __init__(self) -> None:
         self._ranking = Ranking()
@@ -75,9 +81,9 @@ class StartupIndex:
             self._ranking.add(seconds)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Does nothing: a start-up counts once the first report has come."""
+        """Does nothing: a start-up time is added with the first report of a segment."""
 
 
 def startup_seconds(study: Study) -> float:
-    """The 90th percentile of the start-up times of segments; 0 before the first report."""
+    """Returns the 90th percentile of the trials' start-up times, or 0 before the first report."""
     return study.index("start-ups", StartupIndex).usual

@@ -1,4 +1,4 @@
-"""Placement: assigns trials to the units of a pool."""
+"""Placement: assigns trials to the individual units (such as GPUs) of a pool."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from hpo_ops.core import Capacity, Placement, Trial
 class Placer:
     """Places trials on the units of a pool, one after the other.
 
-    A width of 1 or more takes full units. A share of a unit lies inside one unit, which at most
-    ``max_share`` trials share. A trial that keeps its width keeps its units. Another trial prefers
-    units that are not held by a trial that is still to be placed.
+    A trial with a width of 1 or more occupies that many full units. A trial with a width below 1
+    occupies this fraction of one unit, which at most ``max_share`` trials share. A trial whose
+    width does not change keeps its units if they have room. Any other trial preferably gets units
+    that are not held by trials that are still to be placed.
 
     Args:
         capacity: The units of the pool.
-        trials: All trials that are going to be placed or queued.
+        trials: All trials that will be placed or queued.
     """
 
     def __init__(self, capacity: Capacity, trials: Sequence[Trial]) -> None:
         self._trials = trials
         self._full = math.lcm(*range(1, capacity.max_share + 1))
-        """Parts of a unit, so many that every share is an integer number of them."""
+        """Number of parts of a unit, chosen so that every share is a whole number of parts."""
         self._free = [self._full] * capacity.units
         self._sharing = [0] * capacity.units
         self._empty = capacity.units
@@ -33,13 +34,17 @@ class Placer:
         self.queued: list[int] = []
 
     def empty_units(self, except_for: Collection[int] = ()) -> int:
-        """The number of units without a placed trial, not counting ``except_for``."""
+        """Returns the number of units without a placed trial, not counting some units.
+
+        Args:
+            except_for: Indexes of the units that are not counted.
+        """
         return self._empty - sum(
             unit < len(self._sharing) and not self._sharing[unit] for unit in set(except_for)
         )
 
     def place(self, trial: Trial, width: Fraction) -> None:
-        """Places a trial, on the units it holds if possible, or queues it."""
+        """Places a trial, on the units it holds if possible, or queues it if no unit has room."""
         units, parts, held = trial.units, self._parts_of(width), trial.width
         if not units or (width is not held and width != held) or not self._have_room(units, parts):
             units = self._find(trial, parts, max(int(width), 1))
@@ -55,7 +60,7 @@ class Placer:
         self.placed[trial.number] = Placement(width, units)
 
     def _find(self, trial: Trial, parts: int, count: int) -> tuple[int, ...]:
-        """The units for a trial; none if fewer than ``count`` have room."""
+        """Returns ``count`` units for a trial, or an empty tuple if fewer units have room."""
         if parts == self._full and self._empty < count:
             return ()
         free, own, done = self._free, trial.units, {trial.number, *self.placed, *self.queued}
@@ -68,7 +73,7 @@ class Placer:
         return tuple(sorted(unit for *_, unit in found[:count])) if len(found) >= count else ()
 
     def _parts_of(self, width: Fraction) -> int:
-        """The number of parts that a trial takes of each of its units."""
+        """Returns the number of parts that a trial of this width occupies on each of its units."""
         units, among = width.numerator, width.denominator
         return self._full if units >= among else -(-self._full * units // among)
 
@@ -83,5 +88,5 @@ class Placer:
 
 
 def units_of(trials: Iterable[Trial]) -> set[int]:
-    """The units that trials hold now."""
+    """Returns the indexes of the units that trials hold now."""
     return {unit for trial in trials for unit in trial.units}

@@ -1,4 +1,7 @@
-"""Even, uniform and top-trial allocation: equal shares, or more units for better trials."""
+"""Even, uniform and top-trial allocation: equal numbers of units, or more for better trials.
+
+A unit is the smallest amount of a pool that is allocated, such as a GPU.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from hpo_ops.core.trial_state import as_width
 
 @dataclass(frozen=True, kw_only=True)
 class Even:
-    """Gives every trial the same number of units, or a share of one if there are more trials.
+    """Gives every trial the same number of units, or shares units if trials outnumber them.
 
     Example:
         >>> Even()
@@ -27,7 +30,7 @@ class Even:
 
     @property
     def is_static(self) -> Literal[True]:
-        """The widths depend only on the number of trials and units."""
+        """Always true: the widths depend only on the number of trials and on the capacity."""
         return True
 
     def allocate(
@@ -45,14 +48,15 @@ class Even:
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Gives every trial one unit, and the others in turn, from the best score down.
+    """Gives every trial one unit, and deals the spare units in turn, from the best trial down.
 
     The reallocation of HyperSched (Liaw et al., SoCC 2019,
     https://doi.org/10.1145/3357223.3362719). A running trial is restarted with more units only if
-    that pays off in the remaining time (``min_gain``) and it has reported often enough since its
-    last start (``cool_down``). It is restarted with fewer units whenever other trials need them.
+    the restart pays off in the remaining time (``min_gain``) and the trial has reported often
+    enough since its last start (``cool_down``). A trial is restarted with fewer units whenever
+    other trials need units.
 
-    Departures: none known. The time of a restart is the 90th percentile of the observed ones.
+    Departures: none known. The time of a restart is the 90th percentile of observed start-ups.
 
     Example:
         >>> Uniform(speedups=(1.0, 1.77, 2.93, 4.29)).cool_down
@@ -60,8 +64,10 @@ class Uniform:
 
     Attributes:
         speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
-        min_gain: Ratio of steps by the deadline, with and without a restart, that is worth one.
-        cool_down: Number of reports since its last start that a trial must exceed to get more.
+        min_gain: Threshold that the ratio of steps until the deadline, with and without the
+            restart, must exceed.
+        cool_down: Threshold that the number of a trial's reports since its last start must exceed
+            before the trial gets more units.
     """
 
     speedups: tuple[float, ...] = ()
@@ -106,7 +112,7 @@ class Uniform:
 
 @dataclass(frozen=True, kw_only=True)
 class TopTrial:
-    """Gives every trial one unit, and all others to the best trial, then to the next.
+    """Gives every trial one unit, and the spare units to the best trial, then to the next best.
 
     The TOP_JOB policy in HyperSched's code (Liaw et al., SoCC 2019).
 
@@ -130,7 +136,9 @@ class TopTrial:
 
 
 def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
-    """Deals units in turn: one for each trial, then one more each, from the first trial on.
+    """Deals units to trials in turn, and returns the number of units of each trial.
+
+    Every trial gets one unit or more, even if trials outnumber units, and at most ``max_width``.
 
     >>> uniform_widths(5, 8, 8)
     [2, 2, 2, 1, 1]
@@ -142,7 +150,7 @@ def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
 
 
 def by_score(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials by their last score, the best first; trials without a score last, by number."""
+    """Sorts trials by their last score, the best first; trials without a score come last."""
     ranked = []
     for trial in trials:
         seen = trial.observations

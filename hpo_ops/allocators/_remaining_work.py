@@ -1,4 +1,4 @@
-"""The remaining work of each trial of a group."""
+"""The remaining work of each trial of a group, as training time on one unit (such as a GPU)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpo_ops.core import Member, Study, Trial
 
 
 class Work(NamedTuple):
-    """The remaining work of a member: its steps, and the seconds of a step on one unit."""
+    """A trial's remaining work: the steps that are left, and the seconds per step on one unit."""
 
     member: Member
     trial: Trial
@@ -20,15 +20,15 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The remaining time on one unit (Fluid's h)."""
+        """The remaining training time on one unit (h in the Fluid paper)."""
         return self.steps * self.step_seconds
 
 
 def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
-    """The trials of members.
+    """Returns the trials of the members of a group.
 
     Raises:
-        ValueError: A member has no number: new trials are added to the study first.
+        ValueError: A member has no trial number; new trials must be added to the study first.
     """
     numbers = [member.trial for member in members if member.trial is not None]
     if len(numbers) < len(members):
@@ -37,10 +37,11 @@ def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
 
 
 def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
-    """The remaining work of each member.
+    """Returns the remaining work of each member of a group.
 
-    A trial that has not reported yet is assumed to take the mean time of the others; if none has
-    reported, every step counts as one second. A member without a last step has one step left.
+    A trial that has not reported yet is assumed to have the mean step time of the other trials, or
+    one second per step if no trial has reported. A member without a last step (``until_step`` is
+    None) is assumed to have one step left.
     """
     trials = trials_of(study, members)
     timings = [trial.unit_step_seconds for trial in trials]
@@ -54,13 +55,13 @@ def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
 
 
 def exact(work: Sequence[Work]) -> list[int]:
-    """Steps times seconds of each trial, without rounding, as integers on a common scale."""
+    """Returns the remaining time of each trial as exact integers on a common scale."""
     seconds = on_one_scale([item.step_seconds for item in work])
     return [item.steps * amount for item, amount in zip(work, seconds, strict=True)]
 
 
 def on_one_scale(amounts: Sequence[Fraction | float]) -> list[int]:
-    """Integers in the same proportions as the given amounts.
+    """Converts amounts to integers in the same proportions.
 
     >>> on_one_scale([0.5, 3, 0.25])
     [2, 12, 1]

@@ -18,21 +18,22 @@ PREDICTORS: Mapping[str, type[CurvePredictor]] = {
     "wandering": WanderingEnsemble,
     "mcmc": McmcEnsemble,
 }
-"""The predictors with a short name; the fields of each class are its options."""
+"""The predictors that have a short name; the fields of each class are its options."""
 
 
 def create_predictor(
     name: str, options: Mapping[str, object], *, seed: int | None = None
 ) -> CurvePredictor:
-    """Makes a predictor from a short name or an allowed ``their.module:Class``, and its options.
+    """Instantiates a learning-curve predictor from its name and options.
 
     Args:
-        name: The name.
+        name: A short name (see ``PREDICTORS``), or ``their.module:Class`` if the operator has
+            allowed that class.
         options: The predictor's own options.
-        seed: Seed of a predictor that draws random numbers, unless the options set one.
+        seed: Seed for a predictor with a field ``seed``, unless the options set the seed.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message says what is.
+        ValueError: The name or an option is not allowed. The message names the allowed ones.
     """
     made: Any = create_policy(
         "curves", PREDICTORS, name, options, methods=("predict",), group="hpo_ops.curves"

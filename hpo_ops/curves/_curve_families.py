@@ -16,8 +16,8 @@ class Family:
     """A parametric family of curves.
 
     Attributes:
-        name: Name of the family in the paper's code.
-        defaults: Initial values of a fit, by parameter.
+        name: Name of the family in the code of Domhan et al.
+        defaults: Initial values for a fit, by name of the parameter.
         function: Computes the curve from the steps and one array for each parameter, which must
             broadcast with the steps.
     """

@@ -1,4 +1,4 @@
-"""The published ensemble: the parameters of eleven families, sampled by Markov chains."""
+"""The ensemble of Domhan et al.: parameters of eleven curve families, sampled by Markov chains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class Moves(StrEnum):
-    """The proposal moves of the walkers."""
+    """The proposal moves of the walkers (parallel Markov chains) of emcee."""
 
     STRETCH = "stretch"
     DIFFERENTIAL = "differential"
@@ -27,23 +27,23 @@ class Moves(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class McmcEnsemble:
-    """Forecasts a curve by a weighted sum of eleven families, sampled with emcee.
+    """Forecasts a curve by a weighted sum of eleven curve families, sampled with emcee.
 
-    Needs the package emcee, of the extra ``curves``.
+    Needs the package emcee, which the extra ``curves`` installs.
 
     Domhan et al., "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
     Extrapolation of Learning Curves", IJCAI 2015, with HyperDrive's shorter chains by default:
-    100 walkers x 700 steps, the first 500 dropped, every tenth kept. The likelihood is computed
-    for all walkers at once.
+    100 walkers with 700 steps, of which the first 500 are discarded and then every tenth is used.
+    The likelihood is computed for all walkers at once.
 
-    Departures: scores outside of 0 to 1 are scaled to that range first.
+    Departures: if any score is outside of 0 to 1, all scores are scaled into that range first.
 
     Attributes:
         seed: Seed of the chains.
         walkers: Number of walkers, at least twice the number of parameters (48).
         steps: Steps of each walker.
-        burn_in: Number of first steps that are dropped.
-        thin: Interval of the steps that are kept.
+        burn_in: Number of first steps that are discarded.
+        thin: Interval between two steps that are used.
         moves: Stretch moves as published, or differential evolution with snooker moves.
         min_points: Smallest number of observations for a forecast.
     """
@@ -109,7 +109,10 @@ class McmcEnsemble:
 
 
 def _unit_map(scores: Array) -> tuple[float, float]:
-    """Offset and scale that map scores into 0 to 1; 0 and 1 if they lie there already."""
+    """Returns the offset and scale that map scores into the range from 0 to 1.
+
+    The offset is 0 and the scale 1 if all scores are in that range already.
+    """
     low, high = float(scores.min()), float(scores.max())
     if low >= 0 and high <= 1:
         return 0.0, 1.0
@@ -118,7 +121,7 @@ def _unit_map(scores: Array) -> tuple[float, float]:
 
 
 class Model:
-    """The weighted sum of the families that could be fitted, and its log-posterior."""
+    """The weighted sum of the curve families that could be fitted, and its log-posterior."""
 
     def __init__(
         self, families: Sequence[Family], start: Array, steps: Array, scores: Array, last: float
@@ -131,7 +134,10 @@ class Model:
 
     @classmethod
     def fit(cls, steps: Array, scores: Array, last: float) -> Model | None:
-        """Fits each family by least squares; drops families that fail; None if all fail."""
+        """Fits each family by least squares, and creates the model of the families that fit.
+
+        Returns None if no family could be fitted.
+        """
         families, starts, misfits = [], [], []
         for family in FAMILIES:
             found = _least_squares(family, steps, scores)
@@ -147,7 +153,7 @@ class Model:
         return cls(families, np.concatenate([*starts, noise, weights]), steps, scores, last)
 
     def curve(self, chain: Array, steps: Array) -> Array:
-        """The weighted curve at the steps, for each row of parameters."""
+        """Returns the weighted sum of the families at the steps, for each row of parameters."""
         total = np.zeros((len(chain), len(steps)))
         weights = self._weights(chain)
         for k, (family, columns) in enumerate(self._columns()):
@@ -156,7 +162,7 @@ class Model:
         return total
 
     def log_probability(self, chain: Array) -> Array:
-        """The log-posterior of each row of parameters."""
+        """Returns the log-posterior of each row of parameters."""
         ends = np.array([1.0 + 1.0, self._last])
         allowed = (chain[:, self.noise + 1 :] >= 0).all(axis=1)
         for family, columns in self._columns():
@@ -183,7 +189,11 @@ class Model:
 
 
 def _least_squares(family: Family, steps: Array, scores: Array) -> Array | None:
-    """Least squares with later points weighing more, by Levenberg-Marquardt, else L-BFGS-B."""
+    """Fits a family by least squares in which later points weigh more.
+
+    Uses Levenberg-Marquardt, or L-BFGS-B if that fails or there are too few points. Returns None
+    if the parameters found are not finite.
+    """
     from scipy import optimize  # takes a second to import
 
     recency = np.sqrt(10 ** (np.arange(len(steps)) / len(steps)))

@@ -1,4 +1,4 @@
-"""The port of learning-curve predictors."""
+"""The protocol that learning-curve predictors implement."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from hpo_ops.curves.forecast import QuantileForecast
 
 
 class MissingPackageError(ImportError):
-    """A predictor needs a package that is not installed; the message says how to install it."""
+    """A predictor needs a package that is not installed; the message names the pip command."""
 
 
 class CurvePredictor(Protocol):
-    """Forecasts learning curves. A frozen value: the same curve gives the same forecast."""
+    """Forecasts learning curves.
+
+    A predictor is an immutable object: the same observations always give the same forecast.
+    """
 
     def predict(
         self, observations: Sequence[Observation], *, last_step: int
     ) -> QuantileForecast | None:
-        """The forecast from the last observation to the last step.
+        """Forecasts the scores from the step after the last observation to ``last_step``.
 
-        None if the fit failed or there are too few observations; then the scheduler does not
-        decide on the trial.
+        Returns None if the fit failed or there are too few observations; a trial without a
+        forecast continues.
 
         Raises:
-            MissingPackageError: An optional package is not installed.
+            MissingPackageError: A package that the predictor needs is not installed.
         """
         ...

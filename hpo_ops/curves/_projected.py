@@ -1,4 +1,4 @@
-"""The projected ensemble: a grid of curve shapes, with the other parameters in closed form."""
+"""The projected ensemble: a grid of curve shapes, with a closed form for the other parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Shapes:
     """The shape parameters of the curves of an ensemble, one row for each curve.
 
     Attributes:
-        kinds: Index of the kind of shape.
+        kinds: Index of the kind of shape in ``_SHAPES``.
         first: First shape parameter.
-        second: Second shape parameter; 0 if the kind has one.
-        log_prior: Logarithm of the prior weight; each kind's weight is shared by its shapes.
+        second: Second shape parameter; 0 if the kind has only one parameter.
+        log_prior: Logarithm of the prior weight; all shapes of a kind share the kind's weight.
     """
 
     kinds: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Shapes:
     log_prior: Array
 
     def evaluate(self, times: Array) -> Array:
-        """The remaining share of each curve's way at each time: 1 at the first, 0 at the last."""
+        """Evaluates each curve at each time, scaled to 1 at the first time and 0 at the last."""
         table = np.empty((len(self.kinds), len(times)))
         for kind, function in enumerate(_SHAPES):
             rows = self.kinds == kind
@@ -59,15 +59,15 @@ _SHAPES: tuple[Callable[[Array, Array, Array], Array], ...] = (
 
 ONCE = (1, 1, 1, 1, 1, 1, 1)
 FAMILIES = (1, 1, 1, 3, 3, 1, 1)
-"""Number of the eleven families that have each kind of shape."""
+"""For each kind of shape, how many of the eleven families have it."""
 
 
 @cache
 def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
-    """The shapes of an ensemble.
+    """Creates the grid of shapes of an ensemble.
 
     Args:
-        rates: Number of rates of a kind of shape that has a rate.
+        rates: Number of grid values of the rate, for the kinds of shape that have a rate.
         weights: Prior weight of each kind of shape.
     """
     speeds = np.geomspace(0.003, 2, rates)
@@ -97,7 +97,7 @@ def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedEnsemble:
-    """Forecasts a curve by the eleven families, without Markov chains.
+    """Forecasts a curve by a mixture of eleven curve families, without Markov chains.
 
     Given its shape parameters, each of the eleven families (Domhan et al., IJCAI 2015) is linear
     in its scores at the first and at the last step. So the shape parameters are put on a grid and
@@ -105,23 +105,24 @@ class ProjectedEnsemble:
     curve is weighted by its marginal likelihood, and the mixture is sampled. As in the paper later
     points weigh more. This takes milliseconds; sampling all parameters takes seconds.
 
-    Priors, in units of the range of the observed scores: the last score is normal around ``gain``
-    above the newest one, with ``spread``; the first is normal around the first observed with 1.
+    Priors, in units of the range of the observed scores: the score at the last step is normal
+    with the newest score plus ``gain`` as mean and ``spread`` as standard deviation; the score at
+    the first step is normal with the first observed score as mean and standard deviation 1.
     Deviations that no family can express are added as noise that grows with the forecast horizon:
-    ``doubt`` of the predicted change, and ``drift`` of the range times the square root of the
-    logarithm of the steps' ratio. The drift is larger upwards and smaller downwards by ``skew``,
-    since curves keep rising for longer than the families predict more often than they fall.
+    ``doubt`` times the predicted change, and ``drift`` times the range and the square root of
+    log(future step / newest step). The drift is larger upwards and smaller downwards by ``skew``,
+    since curves rise more often than they fall beyond what the families predict.
 
     Attributes:
         seed: Seed of the samples.
         samples: Number of samples of the mixture.
         min_points: Smallest number of observations for a forecast.
-        gain: Prior mean of the last score above the newest one; see above.
-        spread: Prior standard deviation of the last score; see above.
-        doubt: Relative deviation from the predicted change; see above.
-        drift: Deviation that grows with the horizon; see above.
-        skew: Asymmetry of the drift; see above.
-        recency: The newest point weighs 10 to this power as much as the first.
+        gain: Prior mean of the increase from the newest score to the score at the last step.
+        spread: Prior standard deviation of the score at the last step.
+        doubt: Noise of the forecast, as a share of the predicted change.
+        drift: Noise of the forecast that grows with the horizon, as a share of the range.
+        skew: Asymmetry of the drift: 0 for none.
+        recency: Power of 10 by which the newest point weighs more than the first.
         temper: Mean weight of a point; less than 1, since errors of neighbouring points are
             correlated.
     """
@@ -153,7 +154,7 @@ class ProjectedEnsemble:
         return QuantileForecast.from_samples(sheet.future, self._sample(sheet, len(observations)))
 
     def _sample(self, sheet: Sheet, reports: int) -> Array:
-        """Samples of the scores at all future steps, one row for each sample."""
+        """Samples the scores at all future steps, one row for each sampled curve."""
         table, times, count = sheet.table, sheet.times, len(sheet.scores)
         posterior = self._project(table[:, :count], sheet.log_prior, sheet.scores)
         random = np.random.default_rng((self.seed, reports))
@@ -178,7 +179,10 @@ class ProjectedEnsemble:
         return sheet.restore(curves[:, 1:] + deviation * z_noise[:, None])
 
     def _project(self, to_go: Array, log_prior: Array, scores: Array) -> Posterior:
-        """The posterior of both end scores, for each shape and noise level."""
+        """Returns the posterior of the scores at the first and last step of the curve.
+
+        The posterior has one entry for each combination of shape and noise level.
+        """
         count = len(scores)
         weights = 10 ** (self.recency * np.arange(count) / count)
         weights *= self.temper / weights.mean()
@@ -219,7 +223,10 @@ class ProjectedEnsemble:
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """A mixture of normals over both end scores, one entry for each shape and noise level."""
+    """A mixture of normal distributions of a curve's scores at its first and last step.
+
+    The arrays have one entry for each combination of shape and noise level.
+    """
 
     weights: Array
     noises: Array
@@ -232,13 +239,13 @@ class Posterior:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """An observed curve and the grid of shapes, evaluated at observed and future steps.
+    """An observed curve, with the grid of shapes evaluated at observed and future steps.
 
     Attributes:
-        scores: The observed scores minus the newest, in units of their range.
-        times: Observed and future steps, in units of the first.
+        scores: The observed scores minus the newest score, in units of the scores' range.
+        times: Observed and future steps, in units of the first observed step.
         future: The future steps.
-        table: The remaining share of each shape's way at each time.
+        table: Each shape (row) at each time, scaled to 1 at the first time and 0 at the last.
         log_prior: Logarithm of the prior weight of each shape.
         newest: The newest score.
         scale: The range of the observed scores.
@@ -253,13 +260,16 @@ class Sheet:
     scale: float
 
     def restore(self, samples: Array) -> Array:
-        """Converts samples in units of the range to scores."""
+        """Converts samples from units of the observed range back to scores."""
         result: Array = self.newest + self.scale * samples
         return result
 
 
 def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> Sheet | None:
-    """Evaluates the shapes for a curve; None without future steps or usable shapes."""
+    """Evaluates shapes at the steps of a curve.
+
+    Returns None if the curve has no future steps or no shape is finite at all steps.
+    """
     if steps[-1] >= last_step:
         return None
     future = future_steps(int(steps[-1]), last_step)
@@ -286,7 +296,10 @@ def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> S
 def usable_points(
     observations: Sequence[Observation], most: int = MAX_POINTS
 ) -> tuple[Array, Array]:
-    """Steps and finite scores, thinned to at most ``most`` points; the newest is kept."""
+    """Returns the steps and scores of the observations with finite scores.
+
+    The observations are thinned to at most ``most`` points, which include the newest.
+    """
     seen = [item for item in observations if np.isfinite(item.score)]
     stride = -(-len(seen) // most) or 1
     seen = seen[::-1][::stride][::-1]

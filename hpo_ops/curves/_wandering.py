@@ -1,4 +1,4 @@
-"""The wandering ensemble: curve families plus a random deviation, fitted to the curve."""
+"""The wandering ensemble: curve families plus a random walk whose scale is fitted to the curve."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ MAX_POINTS = 60
 RATES = 32
 NOISES = np.geomspace(2e-3, 0.5, 6)
 TIMES = np.array([1 / 3, 1.0, 3.0])
-"""Factors of each unknown scale: the grid has its usual value times each of these."""
+"""Factors of each unknown scale: the grid contains the configured scale times each factor."""
 FEWEST = 4
 """Smallest number of newest points from which the noise is estimated."""
 USUAL_NOISE, MOST_NOISE = 0.1, 4.0
-"""Noise, in units of the range, at which ``doubt`` applies once; and its largest multiple."""
+"""Noise, in units of the range, at which ``doubt`` applies once, and the largest multiple of
+that noise that is considered."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WanderingEnsemble:
-    """Forecasts a curve by the eleven families plus a random walk around them.
+    """Forecasts a curve by a mixture of eleven curve families plus a random walk.
 
     A curve is one of the eleven families (Domhan et al., IJCAI 2015), plus a deviation that no
     family can express, plus noise. Given its shape parameters, each family is linear in its scores
@@ -52,23 +53,25 @@ class WanderingEnsemble:
     the forecast is wider by ``doubt``, growing with the noise in units of the range and with the
     number of future steps.
 
-    Priors, in units of the range of the observed scores: the last score is normal around ``gain``
-    times ``spread`` above the newest one, with ``spread``; the first is normal around the first
-    observed with 1. ``spread``, ``wander`` and ``bend`` are each a third, once or three times the
-    value given here.
+    Priors, in units of the range of the observed scores: the score at the last step is normal
+    with the newest score plus ``gain`` times ``spread`` as mean and ``spread`` as standard
+    deviation; the score at the first step is normal with the first observed score as mean and
+    standard deviation 1. ``spread``, ``wander`` and ``bend`` each take three values on the grid: a
+    third of the option, the option, and three times the option.
 
     Attributes:
         seed: Seed of the samples.
         samples: Number of samples of the mixture.
         min_points: Smallest number of observations for a forecast.
-        gain: Prior mean of the last score above the newest, in units of ``spread``; see above.
-        spread: Prior standard deviation of the last score; see above.
-        wander: Scale of the random walk: its standard deviation at a step e times the first.
-        bend: Scale of the integrated random walk: that of its slope.
+        gain: Prior mean of the increase from the newest score to the score at the last step, in
+            units of ``spread``.
+        spread: Prior standard deviation of the score at the last step.
+        wander: Standard deviation of the random walk at e times the first step.
+        bend: Scale of the random walk whose integral is the smooth deviation.
         smoothness: Prior probability that the deviation is an integrated random walk.
-        tails: Number of points for each degree of freedom of Student's t; see above.
-        doubt: Relative widening above the median of a curve whose noise is a tenth of its range,
-            with as many future steps as observed ones; see above.
+        tails: Number of points for each degree of freedom of Student's t.
+        doubt: Relative widening of the forecast above its median, for a curve whose noise is a
+            tenth of its range and that has as many future as observed steps.
     """
 
     seed: int = 0
@@ -108,7 +111,7 @@ class WanderingEnsemble:
         return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
 
     def _stretch(self, samples: Array, count: int, doubt: float) -> Array:
-        """Samples with heavier tails, stretched around the median of each step."""
+        """Stretches samples around the median of each step, so that their tails are heavier."""
         random = np.random.default_rng((self.seed, count, 1))
         freedom = count / self.tails
         stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
@@ -118,7 +121,11 @@ class WanderingEnsemble:
         return result
 
     def _deviations(self, clock: Array) -> Deviations:
-        """All combinations of deviation kind, scale and noise level."""
+        """Returns all combinations of kind of deviation, scale and noise level.
+
+        Args:
+            clock: Logarithms of the observed and future times.
+        """
         early, late = np.minimum.outer(clock, clock), np.maximum.outer(clock, clock)
         walk = np.multiply.outer((self.wander * TIMES) ** 2, early)
         smooth = np.multiply.outer((self.bend * TIMES) ** 2, early**2 * (late - early / 3) / 2)
@@ -131,7 +138,7 @@ class WanderingEnsemble:
         )
 
     def _sample(self, sheet: Sheet, deviations: Deviations) -> Array:
-        """Samples of the scores at all future steps, one row for each sample."""
+        """Samples the scores at all future steps, one row for each sampled curve."""
         table, scores, count = sheet.table, sheet.scores, len(sheet.scores)
         seen = deviations.covariance[:, :count, :count]
         between = deviations.covariance[:, :count, count:]
@@ -167,7 +174,10 @@ class WanderingEnsemble:
     def _project(
         self, to_go: Array, log_prior: Array, precision: Array, scores: Array
     ) -> Posterior:
-        """The posterior of both end scores, for each spread, deviation and shape."""
+        """Returns the posterior of the scores at the first and last step of the curve.
+
+        The posterior has one entry for each combination of spread, deviation and shape.
+        """
         projected = to_go @ precision
         ones, pull = precision.sum(axis=(1, 2))[:, None], precision @ scores
         cross = projected.sum(axis=-1)
@@ -201,7 +211,10 @@ class WanderingEnsemble:
 
 
 def noise_share(steps: Array, scores: Array) -> float:
-    """Noise of the newest half of the scores around a line, in units of the range of all."""
+    """Returns the noise of the newest half of the scores, in units of the range of all scores.
+
+    The noise is the standard deviation of the scores around a fitted line.
+    """
     count = max(FEWEST, len(scores) // 2)
     x, y = steps[-count:], scores[-count:]
     x, y = x - x.mean(), y - y.mean()
@@ -212,7 +225,9 @@ def noise_share(steps: Array, scores: Array) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Deviations:
-    """The random deviations from a family, one row for each kind, scale and noise level.
+    """The possible random deviations of a curve from its family, one row for each.
+
+    There is one row for each combination of kind of deviation, scale and noise level.
 
     Attributes:
         covariance: Covariance of the deviation between all observed and future times.
@@ -227,7 +242,10 @@ class Deviations:
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """A mixture of normals over both end scores, by spread, deviation and shape."""
+    """A mixture of normal distributions of a curve's scores at its first and last step.
+
+    The arrays have one entry for each combination of spread, deviation and shape.
+    """
 
     weights: Array
     last: Array

@@ -1,4 +1,7 @@
-"""Forecasts as quantiles of the score at future steps, small enough for a message."""
+"""Forecasts of learning curves as quantiles of the score at future steps.
+
+A forecast is small enough to be sent in a message to the gateway.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ LEVELS: tuple[float, ...] = (
     0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98,
     0.99, 0.995, 0.999,
 )  # fmt: skip
-"""Levels of the quantiles; dense near the thresholds of policies."""
+"""Levels of the quantiles; dense near the probability thresholds that schedulers use."""
 
 MAX_STEPS = 48
-"""Largest number of future steps in a forecast; between them it is interpolated."""
+"""Largest number of future steps in a forecast; between these steps it is interpolated."""
 
 
 def future_steps(after: int, last: int) -> tuple[int, ...]:
-    """The future steps of a forecast: all, or ``MAX_STEPS`` evenly spaced with the last."""
+    """Returns the steps of a forecast: all steps after ``after`` and up to ``last``.
+
+    If there are more than ``MAX_STEPS``, returns that many, evenly spaced and including ``last``.
+    """
     count = last - after
     if count <= MAX_STEPS:
         return tuple(range(after + 1, last + 1))
@@ -34,8 +40,8 @@ class QuantileForecast:
     """Quantiles of a trial's score at future steps.
 
     Attributes:
-        steps: Future steps, rising.
-        quantiles: For each step the quantiles at ``LEVELS``, rising.
+        steps: Future steps in ascending order.
+        quantiles: For each step, the quantiles at ``LEVELS`` in ascending order.
     """
 
     steps: tuple[int, ...]
@@ -45,9 +51,14 @@ class QuantileForecast:
     def from_samples(
         cls, steps: Sequence[int], samples: NDArray[np.float64]
     ) -> QuantileForecast | None:
-        """The forecast from samples, one row each, one column for each step.
+        """Computes the forecast from sampled curves.
 
-        None without samples, or if a sample is not a finite number.
+        Args:
+            steps: Future steps in ascending order.
+            samples: Scores, one row for each sampled curve and one column for each step.
+
+        Returns:
+            The forecast, or None if there are no samples or a score is not finite.
         """
         if not len(samples) or not np.isfinite(samples).all():
             return None
@@ -55,7 +66,10 @@ class QuantileForecast:
         return cls(tuple(steps), tuple(tuple(map(float, row)) for row in table))
 
     def probability(self, score: float, *, by_step: int) -> float:
-        """The probability that the score at a step is at least ``score``: 0.0005 to 0.9995."""
+        """Returns the probability that the score at step ``by_step`` is at least ``score``.
+
+        The result is from 0.0005 to 0.9995, since ``LEVELS`` ends at 0.001 and 0.999.
+        """
         right = bisect_left(self.steps, by_step)
         if right == len(self.steps):
             return self._above(score, right - 1)
@@ -67,25 +81,30 @@ class QuantileForecast:
         return low + share * (high - low)
 
     def interval(self, step: int, coverage: float = 0.9) -> tuple[float, float]:
-        """The central interval of the score at a step of the forecast."""
+        """Returns the central interval that contains the score at a step with this probability.
+
+        Args:
+            step: A step in ``steps``.
+            coverage: Probability of the interval.
+        """
         row = self.quantiles[self.steps.index(step)]
         low, high = (1 - coverage) / 2, (1 + coverage) / 2
         return float(np.interp(low, LEVELS, row)), float(np.interp(high, LEVELS, row))
 
     def median(self, step: int) -> float:
-        """The median of the score at a step of the forecast."""
+        """Returns the median of the score at a step, which must be in ``steps``."""
         return self.quantiles[self.steps.index(step)][LEVELS.index(0.5)]
 
     def to_dict(self) -> dict[str, object]:
-        """The forecast as a JSON object, without the levels, which are fixed."""
+        """Converts the forecast to a JSON object, without the levels, which are fixed."""
         return {"steps": list(self.steps), "quantiles": [list(row) for row in self.quantiles]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> QuantileForecast:
-        """The forecast from a JSON object.
+        """Creates the forecast from a JSON object that `to_dict` returned.
 
         Raises:
-            ValueError: The object is not a forecast.
+            ValueError: The steps and quantiles do not form a forecast.
         """
         steps, rows = data.get("steps"), data.get("quantiles")
         if not isinstance(steps, list) or not isinstance(rows, list) or len(steps) != len(rows):

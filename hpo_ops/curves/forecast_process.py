@@ -1,7 +1,8 @@
-"""The process beside a training that fits learning curves.
+"""The process that fits the learning curve of a trial while the trial trains.
 
-Each line on standard input names a request file; the answer is written beside it. The process
-ends at the end of its input, so that it does not outlive the agent that started it.
+Each line on standard input is the path of a request file; the answer is written to a file beside
+the request. The process exits when standard input is closed, so that it does not outlive the agent
+that started it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,25 @@ from hpo_ops.curves import create_predictor
 from hpo_ops.protocol import CurveForecast, ForecastOrder, write_atomically
 
 NICE = 10
-"""Niceness of the process: the training has priority."""
+"""Increment of the process's niceness, so that the training has priority."""
 DIGITS = 6
 
 
 def answer_path(request: Path) -> Path:
-    """The path of the answer to a request file."""
+    """Returns the path of the file with the answer to a request file."""
     return request.with_suffix(".answer")
 
 
 def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForecast:
-    """The forecast of a trial's reported values; a note without steps if there is none."""
+    """Forecasts a trial's learning curve from its reported values.
+
+    Args:
+        order: The predictor, its options, the seed and the last step.
+        curve: Pairs of step and value.
+
+    Returns:
+        The forecast. If the fit failed, it has no steps, and a note with the cause.
+    """
     step = curve[-1][0]
     seed = derive_seed(order.seed, "forecast", step)
     sign = 1.0 if order.is_maximized else -1.0
@@ -46,7 +55,7 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
 
 
 def main() -> None:
-    """Answers requests until the input ends."""
+    """Answers requests until standard input is closed."""
     os.nice(NICE)
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
