@@ -102,7 +102,7 @@ def stop(study: StudyName, run_id: Run = None, reason: Reason = "") -> None:
 
 
 def pause(study: StudyName, run_id: Run = None, reason: Reason = "") -> None:
-    """Pauses a study: running trials save a checkpoint and end; `hpo resume` continues it."""
+    """Pauses a study: running trials save a checkpoint and end; `hpo resume` resumes them."""
     session = connect()
     progress = session.study(study, run_id)
     if progress.state != "running":

@@ -56,8 +56,8 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
 def generic_dag_target(study: StudyConfig) -> Target:
     """Returns the generic DAG of the study's runner, with the complete study in its ``conf``.
 
-    The study's flow is set to ``rolling`` (a slot is refilled as soon as it is free), unless the
-    study is reproducible, because the generic DAG has no other flow.
+    A reproducible study keeps its flow. Every other study gets ``flow: rolling`` (a slot is
+    refilled as soon as it is free), the only flow that the generic DAG has for such studies.
     """
     config = study.to_dict()
     if not study.reproducible:
