@@ -1,4 +1,7 @@
-"""The stack: PostgreSQL, S3 and Airflow on one machine, for the demo, tests and benchmarks."""
+"""Runs the stack: PostgreSQL, an S3 server and Airflow on one machine.
+
+The stack is used by the demo, tests and benchmarks. Each of its servers is a service, or `Part`.
+"""
 
 from hpo_ops.stack._stack_parts import (
     Part,

@@ -13,7 +13,11 @@ from hpo_ops.stack import Stack, StackError, Update, stopping_at_the_end
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns its exit code: 0, or 3 if `status` finds the stack not healthy."""
+    """Runs one command, and returns the exit code of the program.
+
+    The code is 0 for success, 1 for an error, 3 if `status` finds an unhealthy service, and 130
+    after Ctrl-C.
+    """
     parser = argparse.ArgumentParser(prog="python -m hpo_ops.stack", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "status"))
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The environment variables of Airflow's services, which are all of their configuration."""
+"""Builds the environment variables that are the whole configuration of Airflow's services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _NO_PORT = "1"
 def airflow_environment(
     layout: Layout, settings: Settings, secrets: Secrets, *, database_url: str, s3_endpoint: str
 ) -> dict[str, str]:
-    """Returns the variables that every Airflow process and command of a stack needs."""
+    """Returns the environment of every Airflow service and command of a stack.
+
+    Args:
+        layout: The files of the stack.
+        settings: The folders and ports of the stack.
+        secrets: The passwords and keys of the stack.
+        database_url: The SQLAlchemy URL of Airflow's database.
+        s3_endpoint: The URL of the S3 server.
+    """
     options = {
         "core": _core(layout, settings, secrets),
         "database": {"sql_alchemy_conn": database_url},
@@ -44,18 +52,18 @@ def airflow_environment(
         "scheduler": {
             "enable_health_check": "False",
             "scheduler_idle_sleep_time": "0.1",
-            # After so many seconds without a heartbeat a worker counts as killed, and its task is
+            # Seconds without a heartbeat after which a worker counts as killed and its task is
             # retried.
             "task_instance_heartbeat_timeout": "90",
-            # The same for a worker that was killed before its task started.
+            # The same limit for a worker that was killed before its task started.
             "task_queued_timeout": "120",
             "task_queued_timeout_check_interval": "15",
-            # The same for the tasks of a scheduler that was killed.
+            # The same limit for the tasks of a scheduler that was killed.
             "scheduler_health_check_threshold": "20",
             "orphaned_tasks_check_interval": "30",
         },
         "workers": {
-            # A task that has ended occupies its worker for up to so many seconds.
+            # Maximum seconds for which a task that has ended occupies its worker.
             "min_heartbeat_interval": "1",
             # Running tasks survive a restart of the api-server (30 s, more on a busy machine).
             "max_failed_heartbeats": "60",
@@ -80,7 +88,11 @@ def airflow_environment(
 
 
 def api_server_environment(secrets: Secrets, *, ledger_url: str) -> dict[str, str]:
-    """Returns variables for the api-server only: no other service may reach the ledger."""
+    """Returns the additional environment variables of the api-server.
+
+    They give access to the ledger (the database of all studies), which other services must not
+    have.
+    """
     return {"HPO_LEDGER_URL": ledger_url, "HPO_GATEWAY_KEYS": secrets.keys.to_text()}
 
 
@@ -101,7 +113,10 @@ def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str
 
 
 def _inherited(settings: Settings) -> dict[str, str]:
-    """Returns the caller's environment without anything that would configure another Airflow."""
+    """Returns this process's environment, adapted for Airflow's services.
+
+    Variables that would configure Airflow or the gateway are removed.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Asks Airflow's api-server which of Airflow's services are healthy."""
+"""Queries Airflow's api-server for the health of Airflow's services."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECTIONS = {
 
 
 def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
-    """Returns the healthy services of Airflow; empty if the api-server does not answer.
+    """Returns the healthy services of Airflow; an empty set if the api-server does not answer.
 
     Args:
         url: The api-server's URL.
-        since: When each service was started, in seconds since 1970. An older heartbeat is from
-            the previous process, which Airflow takes for alive for half a minute.
+        since: Unix time at which each service was started. An older heartbeat came from the
+            previous process, which Airflow reports as healthy for another half a minute.
     """
     try:
         answer = httpx.get(f"{url}/api/v2/monitor/health", timeout=5.0, trust_env=False)
@@ -46,9 +46,10 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
 
 
 def _has_gateway(url: str) -> bool:
-    """Tells whether the api-server serves the gateway: it starts without it if the plugin fails.
+    """Returns whether the api-server serves the gateway, the HTTP API of the platform.
 
-    The gateway refuses a request without a token; without the gateway, Airflow's UI answers.
+    The api-server starts without the gateway if the plugin fails to load. The gateway responds to
+    a request without a token with status 401; without the gateway, Airflow's UI responds.
     """
     try:
         answer = httpx.get(f"{url}/hpo/api/v1/docs", timeout=5.0, trust_env=False)

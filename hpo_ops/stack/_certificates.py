@@ -1,7 +1,7 @@
-"""Creates TLS certificates for a server that talks only to itself, with its own authority.
+"""Creates TLS certificates for a server whose only client is the server itself.
 
-The authority signs one certificate, for server and client, and its private key is then discarded:
-nobody can get another certificate signed by it.
+A new certificate authority signs one certificate, for use as server and client. The private key of
+the authority is then discarded, so the authority can never sign another certificate.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hpo_ops.stack.stack_files import write_private
 
 LIFETIME = timedelta(days=3650)
 RENEWAL = timedelta(days=90)
-"""Certificates that expire sooner than this are replaced when the server starts."""
+"""Certificates that expire within this time are replaced when the server starts."""
 _CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """The files of one authority and of the only certificate that it has signed."""
+    """The files of a certificate authority, its only certificate, and the certificate's key."""
 
     folder: Path
 
@@ -49,12 +49,12 @@ class CertificateFiles:
 def ensure_certificates(
     folder: Path, hosts: Sequence[str], *, now: datetime | None = None
 ) -> CertificateFiles:
-    """Creates the certificates of a server, unless the folder has valid ones.
+    """Creates the certificates of a server unless the folder contains valid certificates.
 
     Args:
-        folder: The folder of the certificates; only its owner may enter it.
-        hosts: Names and addresses under which the server is reached.
-        now: The present time.
+        folder: The folder of the certificates; created with access for its owner only.
+        hosts: Host names and IP addresses of the server.
+        now: The time to check validity at; None for the current time.
     """
     files, now = CertificateFiles(folder), now or datetime.now(UTC)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,7 +64,11 @@ def ensure_certificates(
 
 
 def _are_valid(files: CertificateFiles, hosts: Sequence[str], now: datetime) -> bool:
-    """Tells whether all files exist, belong together, name the hosts and do not expire soon."""
+    """Returns whether the certificates can be used.
+
+    All files must exist, the authority must have signed the certificate, the certificate must name
+    all hosts, and neither may expire within `RENEWAL`.
+    """
     try:
         authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
         certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())

@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Tells whether a server could listen on this port now."""
+    """Returns whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: a port with connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -22,11 +22,16 @@ def is_free(port: int) -> bool:
 
 
 def choose_port(preferred: int, *, offsets: Sequence[int] = (0,)) -> int:
-    """Returns the first port, from the preferred one on, that is free with all its offsets.
+    """Finds a port such that the ports at all given offsets from it are free.
+
+    Tries ports upwards from the preferred port, then random ports.
 
     Args:
-        preferred: The first port to try; 0 chooses ports at random.
-        offsets: Distances from the port that must be free as well, the port itself included.
+        preferred: The first port to try; 0 for random ports only.
+        offsets: Distances from the port at which ports must be free; 0 is the port itself.
+
+    Raises:
+        OSError: No such port was found.
     """
     for port in _candidates(preferred, step=max(10, len(offsets)) if len(offsets) > 1 else 1):
         if all(is_free(port + offset) for offset in offsets):

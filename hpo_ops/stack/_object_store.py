@@ -1,4 +1,4 @@
-"""The S3 server of a stack: SeaweedFS in one process, on loopback."""
+"""Configures the S3 server of a stack: SeaweedFS in one process, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PORT_OFFSETS = (0, 1, 2, 3, 4, 10_000, 10_001, 10_002, 10_003, 10_004)
 
 
 class ObjectStore:
-    """The S3 server of one stack."""
+    """The S3 server of one stack: its command, environment and health check."""
 
     def __init__(self, layout: Layout, secrets: Secrets, *, port: int) -> None:
         self._layout = layout
@@ -34,7 +34,7 @@ class ObjectStore:
         return f"http://{LOOPBACK}:{self._port}"
 
     def command(self) -> list[str]:
-        """Returns the command that runs the server."""
+        """Returns the command line that runs the server in the foreground."""
         ports = {
             name: self._port + offset
             for offset, name in enumerate(("s3", "master", "volume", "filer", "admin"))
@@ -51,13 +51,13 @@ class ObjectStore:
         )
 
     def prepare(self) -> None:
-        """Writes certificates and settings; call it before each start."""
+        """Writes the certificates and security settings; must be called before each start."""
         self._security.prepare(
             access_key=self._secrets.s3_access_key, hosts=[LOOPBACK, "localhost"]
         )
 
     def environment(self) -> dict[str, str]:
-        """Returns the server's additional environment variables."""
+        """Returns the additional environment variables of the server."""
         return {
             "AWS_ACCESS_KEY_ID": self._secrets.s3_access_key,
             "AWS_SECRET_ACCESS_KEY": self._secrets.s3_secret_key,
@@ -79,7 +79,7 @@ class ObjectStore:
         )
 
     def is_healthy(self) -> bool:
-        """Tells whether an object can be written and read; the port is open long before that."""
+        """Returns whether an object can be written and read; the port opens long before that."""
         name = f".probe/{random_secrets.token_hex(4)}"
         try:
             store = self.store()

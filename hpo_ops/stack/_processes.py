@@ -1,8 +1,8 @@
-"""Starts processes that outlive their command, finds them again, and stops them reliably.
+"""Starts processes that outlive the command that started them, finds them again, and stops them.
 
-A process is identified by its pid and start time, so that a reused pid is never signalled. Every
-process of a stack has the stack's id in its environment, and is found by it even if its parent has
-died or it has started its own session.
+A process is identified by its pid and start time, so that another process with a reused pid is
+never signalled. Every process of a stack has the stack's id in its environment, and can be found
+by that id even if its parent has died or it has started its own session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProcessRecord:
 
     @classmethod
     def read(cls, path: Path) -> ProcessRecord | None:
-        """Reads a pid file; None if it is missing or invalid."""
+        """Reads a pid file; returns None if the file is missing or invalid."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(pid=int(content["pid"]), started=float(content["started"]))
@@ -52,7 +52,7 @@ class ProcessRecord:
         write_private(path, json.dumps({"pid": self.pid, "started": self.started}) + "\n")
 
     def find(self) -> psutil.Process | None:
-        """Returns the process if it is alive and not another one with the same pid."""
+        """Returns the recorded process, or None if it has ended (even if its pid was reused)."""
         _reap(self.pid)
         try:
             process = psutil.Process(self.pid)
@@ -63,14 +63,14 @@ class ProcessRecord:
             return None
 
     def wait(self) -> int:
-        """Waits for the process, a child of this one, and returns its exit code."""
+        """Waits for the process, which `spawn` must have started here; returns its exit code."""
         return _children[self.pid].wait()
 
 
 def spawn(
     command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, log: Path
 ) -> ProcessRecord:
-    """Starts a process in its own session and process group; its output goes to the log."""
+    """Starts a process in its own session and process group; appends its output to the log."""
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603  parts of the stack
             list(command),
@@ -86,14 +86,21 @@ def spawn(
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """Returns all processes that a process has started, directly or indirectly."""
+    """Returns the live child processes of a process, and their children recursively."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.children(recursive=True)
     return []
 
 
 def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Process]:
-    """Returns the live processes of a stack, or of one of its services, by their environment."""
+    """Finds the live processes of a stack by the ids in their environment.
+
+    This process and its parents are left out.
+
+    Args:
+        stack_id: The id of the stack.
+        part: The service whose processes to find; None for all services.
+    """
     found = []
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
@@ -111,14 +118,14 @@ def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Proces
 
 
 def terminate(processes: Iterable[psutil.Process], *, grace_seconds: float) -> None:
-    """Sends SIGTERM to processes, waits, and kills those that are still alive."""
+    """Sends SIGTERM to processes, and kills those that are alive after `grace_seconds`."""
     waiting = _signal(processes, signal.SIGTERM)
     _signal(waiting, signal.SIGCONT)  # a stopped process handles SIGTERM only once continued
     kill_all(_wait_gone(waiting, grace_seconds))
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:
-    """Kills processes, and waits until they have ended."""
+    """Sends SIGKILL to processes, and waits up to 10 seconds until they have ended."""
     _wait_gone(_signal(processes, signal.SIGKILL), 10.0)
 
 
@@ -163,7 +170,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def _reap(pid: int) -> None:
-    """Reaps a child that has ended; otherwise it would stay a zombie and occupy its pid."""
+    """Reaps a child process if it has ended, so that it does not remain a zombie."""
     child = _children.get(pid)
     if child is not None and child.poll() is not None:
         del _children[pid]

@@ -1,4 +1,4 @@
-"""Starts, finds, checks and stops the servers of a stack."""
+"""Starts, finds, checks and stops the services (servers) of a stack."""
 
 from __future__ import annotations
 
@@ -52,7 +52,15 @@ _HUNG_GRACE_SECONDS = 5.0
 
 
 class Servers:
-    """The servers of one stack, with fixed settings."""
+    """The services of one stack, with settings that do not change.
+
+    Args:
+        layout: The files of the stack.
+        settings: The folders and ports of the stack.
+        secrets: The passwords and keys of the stack.
+        start_seconds: Maximum seconds from the launch of a service until it is healthy.
+        hang_seconds: Seconds after which a running but unhealthy service is replaced.
+    """
 
     def __init__(
         self,
@@ -72,7 +80,7 @@ class Servers:
         self.object_store = ObjectStore(layout, secrets, port=settings.s3_port)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of Airflow's services and commands."""
+        """Returns the environment variables of Airflow's services and commands."""
         return airflow_environment(
             self._layout,
             self._settings,
@@ -82,20 +90,20 @@ class Servers:
         )
 
     def find(self, part: Part) -> psutil.Process | None:
-        """Returns the main process of a service; None if it does not run."""
+        """Returns the main process of a service, or None if the service does not run."""
         if part is Part.POSTGRES:
             return self.postgres.find()
         record = ProcessRecord.read(self._layout.pid_file(part))
         return None if record is None else record.find()
 
     def processes(self) -> list[psutil.Process]:
-        """Returns every live process of the stack, including those that tasks have started."""
+        """Returns all live processes of the stack, including processes that tasks have started."""
         main = self.postgres.find()
         database = [] if main is None else [main, *descendants(main)]
         return [*find_marked(self._secrets.stack_id), *database]
 
     def healthy(self, parts: Iterable[Part]) -> set[Part]:
-        """Returns the healthy ones of the given services."""
+        """Checks the given services, and returns those that are healthy."""
         asked, found = set(parts), set()
         asked -= {part for part in asked if self._is_stopped(part)}
         if Part.POSTGRES in asked and self.postgres.is_healthy():
@@ -115,7 +123,10 @@ class Servers:
         return found
 
     def _is_stopped(self, part: Part) -> bool:
-        """Tells whether a signal has stopped a service; its last heartbeat may still be fresh."""
+        """Returns whether the main process of a service is suspended by a signal.
+
+        The last heartbeat of such a service may still be recent.
+        """
         main = self.find(part)
         return main is not None and bool(find_stopped([main]))
 
@@ -123,11 +134,13 @@ class Servers:
         """Starts missing services, replaces unhealthy ones, and waits until all are healthy.
 
         Args:
-            started: Filled with the services that this call has begun to start, even if it fails.
-            progress: Called with each progress line.
+            started: A list to which each service is added before it is launched, so that the
+                caller knows the launched services even if this call fails.
+            progress: Called with each progress update.
 
         Raises:
-            PartFailedError: A service did not become healthy. It was stopped; the others run on.
+            PartFailedError: A service did not become healthy. That service was stopped; the other
+                services continue to run.
         """
         self._start_postgres(started, progress)
         failures = self._start_spawned([Part.S3], started, progress)
@@ -150,7 +163,7 @@ class Servers:
         progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
 
     def _is_postgres_up(self) -> bool:
-        """Tells whether PostgreSQL answers; waits for a server that may be recovering."""
+        """Returns whether PostgreSQL answers; waits up to `hang_seconds` if it runs."""
         deadline = time.monotonic() + self._hang_seconds
         while not (is_up := self.postgres.is_healthy()):
             if self.postgres.find() is None or time.monotonic() > deadline:
@@ -159,7 +172,11 @@ class Servers:
         return is_up
 
     def _migrate(self, progress: Progress) -> None:
-        """Migrates Airflow's database, unless this version of Airflow has already done so."""
+        """Migrates Airflow's database unless the installed version of Airflow has already done so.
+
+        Raises:
+            PartFailedError: The migration failed.
+        """
         current = version("apache-airflow")
         if self.postgres.migrated_by() == current:
             return
@@ -193,9 +210,9 @@ class Servers:
         return startup.run()
 
     def launch(self, part: Part) -> None:
-        """Starts a service that does not run, without waiting until it is healthy.
+        """Starts a service that does not run.
 
-        Only PostgreSQL is waited for.
+        Waits until PostgreSQL is ready, but does not wait for any other service.
         """
         if part is Part.POSTGRES:
             self.postgres.start()
@@ -211,7 +228,7 @@ class Servers:
             self._layout.pid_file(part).unlink(missing_ok=True)
 
     def failure(self, part: Part, why: str) -> PartFailedError:
-        """Makes the error for a service that did not start."""
+        """Returns the error to raise for a service that did not start."""
         return PartFailedError(part, why=why, log=self._layout.log(part))
 
     def _launch(self, part: Part) -> None:
@@ -255,7 +272,7 @@ class Servers:
         return environment | {STACK_ID: self._secrets.stack_id, STACK_PART: str(part)}
 
     def stop(self, parts: Collection[Part], progress: Progress) -> None:
-        """Stops services in an order that lets each finish its work; PostgreSQL comes last."""
+        """Stops services in an order that lets each complete its work; PostgreSQL is the last."""
         for together, grace_seconds in _STOP_ORDER:
             stopping = [part for part in together if part in parts]
             trees = {part: self._tree(part) for part in stopping}
@@ -278,7 +295,7 @@ class Servers:
             progress(Update(Part.POSTGRES, Phase.STOPPED, time.monotonic() - begun))
 
     def require_nothing_left(self) -> None:
-        """Ends remaining processes of the stack.
+        """Ends the remaining processes of the stack, and checks that none is alive.
 
         Raises:
             StackError: A process is still alive.
@@ -298,7 +315,7 @@ class Servers:
         return find_marked(self._secrets.stack_id, part=part)
 
     def _end_leftovers(self, part: Part) -> None:
-        """Ends processes that an earlier run of this service has left behind."""
+        """Ends remaining processes of a service that the tree of its main process may lack."""
         terminate(self._marked_by(part), grace_seconds=2.0)
 
 

@@ -1,4 +1,4 @@
-"""The services ("parts") of a stack, and the progress lines and errors about them."""
+"""Defines the services ("parts") of a stack, and progress updates and errors about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AIRFLOW_PARTS = (Part.API_SERVER, Part.SCHEDULER, Part.DAG_PROCESSOR, Part.TRIGG
 
 
 class Phase(StrEnum):
-    """A phase of a service's start or stop, as shown to the user."""
+    """A phase of the start or stop of a service, as shown to the user."""
 
     STARTING = "starting"
     MIGRATING = "migrating its database"
@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Update:
-    """A progress line: a service, its phase, and how long the phase took."""
+    """A progress update: a service, its new phase, and the seconds taken to reach the phase."""
 
     part: Part
     phase: Phase
@@ -52,7 +52,7 @@ Progress = Callable[[Update], None]
 
 @dataclass(frozen=True)
 class PartStatus:
-    """The state of a service. A service may run without being healthy: it starts or hangs."""
+    """The state of a service. A running service is not healthy while it starts or hangs."""
 
     part: Part
     pid: int | None
@@ -69,7 +69,7 @@ class StackError(RuntimeError):
 
 
 class PartFailedError(StackError):
-    """A service did not start; the message has the path and the last lines of its log."""
+    """A service did not start; the message contains the path and the last lines of its log."""
 
     def __init__(self, part: Part, *, why: str, log: Path) -> None:
         self.part = part
@@ -78,7 +78,7 @@ class PartFailedError(StackError):
 
 
 def tail(log: Path, *, lines: int = 20) -> str:
-    """Returns the last lines of a log, indented; empty if there is no log."""
+    """Returns the last lines of a log file, indented; an empty text if the file is missing."""
     if not log.is_file():
         return ""
     with log.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The settings of a stack, kept in its `stack.json`: folders, ports, environment."""
+"""Reads and writes the settings of a stack in its file `stack.json`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Settings:
 
     @classmethod
     def of_project(cls, project: Path, *, port: int, s3_port: int) -> Settings:
-        """Returns the settings for a project with the usual folders."""
+        """Returns the settings for a project with the folders `dags/` and `plugins/`."""
         return cls(
             project=project,
             dags=project / "dags",
@@ -46,7 +46,7 @@ class Settings:
         )
 
     def write(self, layout: Layout, secrets: Secrets) -> None:
-        """Writes `stack.json`, in which the CLI finds the stack's URL and credentials."""
+        """Writes `stack.json`, from which the CLI reads the URL and credentials of the stack."""
         content = {
             "url": self.url,
             "username": USERNAME,
@@ -68,7 +68,7 @@ class Settings:
 
     @classmethod
     def read(cls, layout: Layout) -> Settings | None:
-        """Reads `stack.json`; None if the stack was never started."""
+        """Reads the settings from `stack.json`; returns None if the stack was never started."""
         if not layout.stack_file.is_file():
             return None
         content = json.loads(layout.stack_file.read_text(encoding="utf-8"))

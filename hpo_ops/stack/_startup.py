@@ -1,4 +1,4 @@
-"""Starts services of a stack in parallel, and waits until each is healthy or has failed."""
+"""Starts several services of a stack in parallel, and waits until each is healthy or fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpo_ops.stack._stack_parts import (
 
 
 class PartControl(Protocol):
-    """The operations on services that a start-up needs; `Servers` implements them."""
+    """The operations on services that `Startup` calls; `Servers` implements them."""
 
     def find(self, part: Part) -> psutil.Process | None: ...
 
@@ -33,18 +33,19 @@ class PartControl(Protocol):
 
 
 class Startup:
-    """The start of several services.
+    """The parallel start of several services.
 
-    A service that was running before and is unhealthy for `hang_seconds` is replaced. A service
-    that fails is stopped, and the others are still waited for.
+    A service that was already running but stays unhealthy for `hang_seconds` is replaced. A
+    service that fails is stopped, and the start of the other services continues, unless the
+    api-server fails: without it, the health of Airflow's other services is unknown.
 
     Args:
         servers: The servers of the stack.
         parts: The services to start.
-        started: Filled with the services that were launched.
-        progress: Called with each progress line.
-        start_seconds: How long a launched service may take until it is healthy.
-        hang_seconds: How long a service that was running before may be unhealthy.
+        started: A list to which each launched service is added.
+        progress: Called with each progress update.
+        start_seconds: Maximum seconds from the launch of a service until it is healthy.
+        hang_seconds: Maximum seconds for which an already running service may be unhealthy.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Startup:
         self._failures: list[PartFailedError] = []
 
     def run(self) -> list[PartFailedError]:
-        """Waits until each service is healthy or has failed; returns an error for each failure."""
+        """Starts the services; returns the errors once each service is healthy or has failed."""
         while True:
             self._launch_missing()
             self._announce(self._servers.healthy(self._waiting))
@@ -112,7 +113,10 @@ class Startup:
                 self._launch(part, Phase.REPLACING)
 
     def _can_be_judged(self, part: Part) -> bool:
-        """Tells whether a service's health is known; Airflow's others need the api-server."""
+        """Returns whether the health of a service is known.
+
+        The api-server reports the health of Airflow's other services, so it must be healthy first.
+        """
         is_told_by_another = part in AIRFLOW_PARTS and part is not Part.API_SERVER
         return not (is_told_by_another and Part.API_SERVER in self._waiting)
 

@@ -1,4 +1,4 @@
-"""Supervises the services of a stack, and restarts those that die or hang."""
+"""Supervises the services of a stack, and restarts services that die or hang."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hpo_ops.stack._stack_parts import AIRFLOW_PARTS, Part, StackError
 
 POLL_SECONDS = 2.0
 CALM_SECONDS = 60.0
-"""A service that was healthy for so long is restarted without delay when it dies."""
+"""Seconds of health after which the restarts of a service are counted from zero again."""
 LONGEST_DELAY_SECONDS = 30.0
 STOPPED_SECONDS = 10.0
-"""A process that a signal has stopped for so long is killed."""
+"""Seconds after which a process that was suspended by a signal is killed."""
 
 
 class WatchedParts(Protocol):
-    """The operations on services that a supervisor needs; `Servers` implements them."""
+    """The operations on services that `Supervisor` calls; `Servers` implements them."""
 
     def find(self, part: Part) -> psutil.Process | None: ...
 
@@ -41,18 +41,19 @@ class WatchedParts(Protocol):
 
 @dataclass
 class Watch:
-    """The health record of one service, which decides when it must be restarted.
+    """The health record of one service, and the decision when to restart the service.
 
-    Times are those of a monotonic clock. The n-th restart in a row waits 2^(n-2) seconds after
-    the previous one, at most `LONGEST_DELAY_SECONDS`.
+    Times are seconds of a monotonic clock. From the second restart in a row on, restart n comes at
+    least 2^(n-2) seconds after the previous restart, but no delay exceeds `LONGEST_DELAY_SECONDS`.
 
     Attributes:
-        start_seconds: How long a service may take from its launch until it is healthy.
-        hang_seconds: How long a service that was healthy may be unhealthy.
+        start_seconds: Maximum seconds from the launch of the service until it is healthy.
+        hang_seconds: Maximum seconds for which the service may be unhealthy after it was healthy.
         was_healthy: Whether the service has been healthy since its last restart.
-        healthy_since: When the service became healthy; None if it is not.
-        unhealthy_since: When the service became unhealthy; None if it is healthy or unknown.
-        restarts: The number of restarts in a row.
+        healthy_since: Time at which the service became healthy; None if it is not healthy.
+        unhealthy_since: Time at which the service became unhealthy; None if it is healthy, or if
+            its health is unknown.
+        restarts: The number of restarts since the service was last healthy for `CALM_SECONDS`.
         not_before: The earliest time of the next restart.
     """
 
@@ -67,13 +68,14 @@ class Watch:
     def judge(
         self, *, is_running: bool, is_healthy: bool, is_known: bool, now: float
     ) -> str | None:
-        """Returns why the service must be restarted now; None if it need not be.
+        """Records the health, and returns why the service must be restarted now, or None if not.
 
         Args:
             is_running: Whether the service's main process is alive.
             is_healthy: Whether the service is healthy.
-            is_known: Whether the service's health is known; if not, only its death counts.
-            now: The present time.
+            is_known: Whether the health is known; if not, only the end of the process leads to a
+                restart.
+            now: The current time.
         """
         if is_healthy:
             self._be_healthy(now)
@@ -99,23 +101,24 @@ class Watch:
             self.restarts = 0
 
     def restarted(self, now: float) -> None:
-        """Records that the service was restarted."""
+        """Records a restart of the service, and sets the earliest time of the next restart."""
         self.not_before = now + min(LONGEST_DELAY_SECONDS, 2.0**self.restarts)
         self.restarts += 1
         self.was_healthy, self.unhealthy_since = False, None
 
 
 class Supervisor:
-    """The supervisor of one stack; only one process at a time supervises a stack.
+    """The supervisor of the services of one stack; a stack has at most one supervisor at a time.
 
     Args:
-        servers: The servers of the stack.
-        say: Called with one line about each service that is restarted.
-        lock: Keeps other commands from starting or stopping the same stack meanwhile.
-        record: The pid file of the supervising process. If it names another process or is
+        servers: The services of the stack.
+        say: Called with a line of text about each restarted service and each killed process.
+        lock: Returns a context manager that prevents other commands from starting or stopping
+            services of the stack.
+        record: The pid file of the supervising process. If the file names another process or is
             deleted, this supervisor ends.
-        start_seconds: How long a service may take until it is healthy.
-        hang_seconds: How long a service may be unhealthy until it is replaced.
+        start_seconds: Maximum seconds from the launch of a service until it is healthy.
+        hang_seconds: Seconds after which a running but unhealthy service is replaced.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class Supervisor:
         with self._lock():
             self._me.write(self._record)
         is_over = threading.Event()
-        # In a thread, since the start of PostgreSQL may wait for a process that is stopped.
+        # In a thread, since the start of PostgreSQL may wait for a suspended process.
         hunter = threading.Thread(target=self._kill_stopped, args=(is_over,), daemon=True)
         hunter.start()
         try:
@@ -195,7 +198,7 @@ class Supervisor:
                 watch.restarted(time.monotonic())
 
     def _kill_stopped(self, is_over: threading.Event) -> None:
-        """Kills processes that a signal has stopped for too long: they may hold locks."""
+        """Kills processes that a signal has suspended for too long, since they may hold locks."""
         stopped_since: dict[psutil.Process, float] = {}
         while not is_over.wait(POLL_SECONDS):
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The stack of one folder: PostgreSQL, S3 and Airflow, started and stopped together."""
+"""Starts, supervises and stops a stack: PostgreSQL, an S3 server and Airflow on one machine."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ def _silent(_: Update) -> None:
 class Stack:
     """PostgreSQL, S3 and Airflow on this machine, with their state in one folder.
 
-    Settings that are not given are those of the last start in this folder, else the defaults. A
-    port that is in use when the stack starts is replaced by a free one.
+    Arguments that are not given default to the settings of the last start in this folder, or to
+    the values below. A port that is in use when the stack starts is replaced with a free port.
 
     Args:
         root: The folder of the stack's state, for example `.hpo` in the project.
         project: The folder with `dags/`, `plugins/` and `config/`; by default this checkout.
-        dags: A DAGs folder other than the project's.
-        port: The preferred port of the UI (8080); 0 means any.
-        s3_port: The first of the preferred ports of S3 (8333); 0 means any.
-        extra_environment: More environment variables for Airflow's services.
-        start_seconds: How long a service may take until it is healthy.
-        hang_seconds: How long a running service may be unhealthy until it is replaced.
+        dags: The folder of DAG files; by default `dags/` of the project.
+        port: The preferred port of the UI; by default 8080. 0 means any free port.
+        s3_port: The preferred port of S3, the first of several ports; by default 8333. 0 means any
+            free port.
+        extra_environment: Additional environment variables for Airflow's services.
+        start_seconds: Maximum seconds from the launch of a service until it is healthy.
+        hang_seconds: Seconds after which a running but unhealthy service is replaced.
 
     Example:
         >>> with Stack(Path(".hpo")) as stack:  # doctest: +SKIP
@@ -100,7 +101,7 @@ class Stack:
 
     @classmethod
     def at(cls, root: Path) -> Stack:
-        """Returns the stack of a folder in which one was started before.
+        """Returns the stack of a folder in which a stack was started before.
 
         Raises:
             StackError: No stack was ever started in this folder.
@@ -150,11 +151,11 @@ class Stack:
 
     @property
     def gateway_keys(self) -> KeyRing:
-        """The gateway's signing keys; a running gateway may still have older ones."""
+        """The stored keys for the gateway's tokens; a running gateway may still use older keys."""
         return self._secrets().keys
 
     def set_gateway_keys(self, keys: KeyRing) -> None:
-        """Changes the gateway's signing keys; each service reads them at its next start."""
+        """Stores new keys for the gateway's tokens; each service uses them from its next start."""
         replace(self._secrets(), gateway_keys=keys.to_text()).write(self._layout.secrets_file)
 
     @property
@@ -171,13 +172,13 @@ class Stack:
         return self._layout.log(part)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of Airflow's commands, based on the caller's own."""
+        """Returns the environment variables of Airflow's commands, based on this process's own."""
         return self._servers().environment()
 
     def airflow(
         self, *arguments: str, timeout_seconds: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command of the Airflow CLI on this stack; the caller checks the exit code."""
+        """Runs a command of the Airflow CLI on this stack; does not raise if the command fails."""
         return subprocess.run(  # noqa: S603  Airflow's own command
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
@@ -192,11 +193,12 @@ class Stack:
     def start(self, progress: Progress = _silent) -> None:
         """Starts missing services, replaces hanging ones, and waits until all are healthy.
 
-        A service that fails is stopped; the others run on. If the caller is interrupted, the
-        services that this call has started are stopped.
+        A service that fails is stopped; the other services continue to run. If this call is
+        interrupted, the services that it has started are stopped.
 
         Raises:
-            PartFailedError: A service did not become healthy. The message has the end of its log.
+            PartFailedError: A service did not become healthy. The message contains the end of its
+                log.
         """
         with self._locked():
             self._settle()
@@ -211,13 +213,13 @@ class Stack:
                 raise
 
     def supervise(self, say: Callable[[str], None], *, until: threading.Event) -> None:
-        """Restarts services that die or hang, until the event is set or a command takes over.
+        """Restarts services that die or hang, until the event is set or the supervision is ended.
 
-        A second supervisor of the same stack, or `stop`, ends this supervision. The services keep
-        running when this call returns.
+        `stop`, or a second supervisor of the same stack, ends this supervision. The services
+        continue to run when this call returns because of the event.
 
         Args:
-            say: Called with one line about each service that is restarted.
+            say: Called with a line of text about each restarted service and each killed process.
             until: The event that ends the supervision.
         """
         supervisor = Supervisor(
@@ -231,7 +233,7 @@ class Stack:
         supervisor.run(until)
 
     def stop(self, progress: Progress = _silent) -> None:
-        """Stops all services, and makes sure that no process is left.
+        """Stops all services, and checks that no process of the stack is alive.
 
         Raises:
             StackError: A process could not be stopped.
@@ -244,13 +246,13 @@ class Stack:
             self._servers().require_nothing_left()
 
     def restart(self, part: Part, progress: Progress = _silent) -> None:
-        """Stops one service and starts it again."""
+        """Stops one service, then starts it and any other missing service."""
         with self._locked():
             self._servers().stop([part], progress)
         self.start(progress)
 
     def find(self, part: Part) -> psutil.Process | None:
-        """Returns the main process of a service; None if it does not run."""
+        """Returns the main process of a service, or None if the service does not run."""
         return self._servers().find(part)
 
     def kill(self, part: Part) -> None:
@@ -276,11 +278,11 @@ class Stack:
         return [PartStatus(part, pids.get(part), part in healthy, self.log(part)) for part in Part]
 
     def is_healthy(self) -> bool:
-        """Tells whether every service is healthy."""
+        """Returns whether every service is healthy."""
         return all(status.is_healthy for status in self.status())
 
     def processes(self) -> list[psutil.Process]:
-        """Returns every live process of this stack, including those that tasks have started."""
+        """Returns all live processes of this stack, including processes started by tasks."""
         return self._servers().processes() if self._layout.secrets_file.is_file() else []
 
     def _secrets(self) -> Secrets:
@@ -298,7 +300,7 @@ class Stack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps two commands from starting or stopping the same stack at the same time."""
+        """Holds the lock of the stack, so that no other command starts or stops its services."""
         self._layout.make()
         with self._layout.lock_file.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -327,7 +329,7 @@ class Stack:
 
 @contextlib.contextmanager
 def supervised(stack: Stack, say: Callable[[str], None]) -> Iterator[None]:
-    """Supervises a stack from a thread while the body runs."""
+    """Supervises a stack in a thread while the body of the `with` statement runs."""
     is_over = threading.Event()
     thread = threading.Thread(
         target=stack.supervise, args=(say,), kwargs={"until": is_over}, daemon=True
@@ -342,7 +344,7 @@ def supervised(stack: Stack, say: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping_at_the_end(stack: Stack, progress: Progress) -> Iterator[None]:
-    """Stops a stack when the body is interrupted by Ctrl-C or SIGTERM."""
+    """Stops a stack if Ctrl-C or SIGTERM interrupts the body of the `with` statement."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, _interrupt)
     try:

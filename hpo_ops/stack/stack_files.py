@@ -1,4 +1,4 @@
-"""The names of all files of a stack, and how its private files are written."""
+"""Defines the paths of all files of a stack, and writes files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpo_ops.stack._stack_parts import Part
 
 @dataclass(frozen=True)
 class Layout:
-    """The files and folders of one stack's state, below one root folder."""
+    """The paths of the files and folders of a stack, below one root folder."""
 
     root: Path
 
@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def supervisor_file(self) -> Path:
-        """The pid file of the process that supervises the stack, if there is one."""
+        """The pid file of the supervisor; it exists only while the stack is supervised."""
         return self.root / "run" / "supervisor.json"
 
     @property
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def postgres_marker(self) -> Path:
-        """Exists once the databases are complete; without it the set-up is repeated."""
+        """The file that marks the databases as complete; without it their set-up is repeated."""
         return self.root / "postgres.ready"
 
     @property
@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def s3_security(self) -> Path:
-        """The certificates and security settings of the object store."""
+        """The folder of the certificates and security settings of the object store."""
         return self.root / "s3-security"
 
     @property
@@ -64,7 +64,10 @@ class Layout:
         return self.root / "logs" / "migration.log"
 
     def log(self, part: Part) -> Path:
-        """Returns a service's log file; PostgreSQL's is in its own folder, where it may write."""
+        """Returns the log file of a service.
+
+        PostgreSQL's log is in its data folder, because its system user can write only there.
+        """
         if part is Part.POSTGRES:
             return self.postgres / "log"
         return self.root / "logs" / f"{part}.log"
@@ -73,14 +76,14 @@ class Layout:
         return self.root / "run" / f"{part}.json"
 
     def make(self) -> None:
-        """Creates the folders of the stack."""
+        """Creates the folders of the stack if they do not exist."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in ("logs", "run", "airflow", "s3"):
             (self.root / folder).mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file atomically, readable by its owner only."""
+    """Writes a file atomically; only its owner can read it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The secrets of a stack: created at random once, and kept in a file of mode 0600."""
+"""Creates the random secrets of a stack once, and stores them in a file of mode 0600."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _fernet_key() -> str:
 
 @dataclass(frozen=True)
 class Secrets:
-    """The passwords, keys and the id of a stack."""
+    """The passwords, keys and id of a stack; fields that are not given get random values."""
 
     stack_id: str = field(default_factory=lambda: secrets.token_hex(16))
     admin_password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -41,7 +41,7 @@ class Secrets:
 
     @classmethod
     def load_or_make(cls, path: Path) -> Secrets:
-        """Reads the secrets of a stack, or creates them if there are none."""
+        """Reads the secrets of a stack; creates and writes them if the file does not exist."""
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
             if secret := content.pop("gateway_secret", None):  # of a stack before key rings
@@ -53,9 +53,9 @@ class Secrets:
 
     @property
     def keys(self) -> KeyRing:
-        """The gateway's signing keys."""
+        """The keys with which the gateway signs tokens."""
         return KeyRing.parse(self.gateway_keys)
 
     def write(self, path: Path) -> None:
-        """Writes the secrets to a file that only its owner may read."""
+        """Writes the secrets to a file that only its owner can read."""
         write_private(path, json.dumps(asdict(self), indent=2) + "\n")
