@@ -1,4 +1,4 @@
-"""Checkpoint folders named by epoch: how they are written, and how the newest is found."""
+"""Writes checkpoint folders that are named by epoch, and finds the newest complete folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hpo_ops.protocol import MARKER
 
 @contextmanager
 def save_epoch(checkpoint_path: str | Path, epoch: int) -> Iterator[Path]:
-    """A folder to write the checkpoint of an epoch into; used as a context manager.
+    """Yields a temporary folder for an epoch's checkpoint, as a context manager.
 
-    When the block ends without an exception, the folder gets its marker and is moved to its place
-    in one step. Code that writes ``checkpoint_path/<epoch>/`` without this function must write the
-    files first and the empty file ``COMPLETE`` last.
+    When the block ends without an exception, the marker file ``COMPLETE`` is created in the
+    folder, and the folder is renamed to ``checkpoint_path/<epoch>``. Code that writes this folder
+    without this function must write the files first and the empty file ``COMPLETE`` last.
     """
     folder = Path(checkpoint_path) / str(epoch)
     aside = folder.with_name(f".{epoch}.{os.getpid()}")
@@ -34,7 +34,7 @@ def save_epoch(checkpoint_path: str | Path, epoch: int) -> Iterator[Path]:
 
 
 def newest_epoch(checkpoint_path: str | Path) -> Path | None:
-    """The folder of the newest complete checkpoint, in numeric order (10 after 9), or None."""
+    """Returns the complete checkpoint folder with the highest epoch, or None if none exists."""
     path = Path(checkpoint_path)
     complete = [
         folder

@@ -5,28 +5,31 @@ from __future__ import annotations
 from random import Random
 
 WITHOUT_FOLDS = 5
-"""A study without folds holds out the first of this many parts."""
+"""Number of parts of which a study without folds uses the first for validation."""
 
 
 def split_fold(
     samples: int, *, fold: int | None, folds: int | None, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Indices of the training and of the validation samples, each in ascending order.
+    """Returns the indices of the training samples and of the validation samples, ascending.
 
-    The samples are shuffled and dealt to the folds in turn, so that each sample is in the
-    validation part of exactly one fold, and the sizes of the parts differ by at most one.
+    The samples are shuffled and assigned to the folds in turn, so that each sample is in the
+    validation part of exactly one fold, and the sizes of the validation parts differ by at most
+    one.
 
     >>> [split_fold(5, fold=fold, folds=2, seed=0)[1] for fold in (0, 1)]
     [[0, 2, 3], [1, 4]]
 
     Args:
         samples: Number of samples.
-        fold: The fold, 0 and up; None uses all samples for both parts.
-        folds: Number of folds; None holds out the first of five parts.
+        fold: Number of the fold, starting at 0. None, in a study with folds, uses all samples for
+            both training and validation.
+        folds: Number of folds. None, for a study without folds, uses a fifth of the samples for
+            validation.
         seed: Seed of the shuffling.
 
     Raises:
-        ValueError: There are fewer samples than folds.
+        ValueError: There are fewer samples than folds, or fewer than five without folds.
     """
     count = folds or WITHOUT_FOLDS
     if samples < count:

@@ -1,4 +1,4 @@
-"""Seeds the random generators of Python, NumPy and torch, as far as they are imported."""
+"""Seeds the random generators of Python, and of NumPy and torch if they are imported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Collection
 
 
 def seed_all(seed: int, *, but: Collection[str] = ()) -> set[str]:
-    """Seeds the global random generators of the libraries that are imported by now.
+    """Seeds the global random generators of Python, and of NumPy and torch if imported.
 
     Args:
-        seed: An integer of 32 bits.
-        but: Names of libraries to leave alone.
+        seed: An unsigned integer of 32 bits.
+        but: Names of libraries that are not seeded: ``random``, ``numpy`` or ``torch``.
 
     Returns:
-        The names of the libraries that are imported.
+        The names of those of the three libraries that are imported, including the unseeded.
     """
     if "random" not in but:
         random.seed(seed)
@@ -31,13 +31,16 @@ def seed_all(seed: int, *, but: Collection[str] = ()) -> set[str]:
 
 
 def seed_of_step(seed: int, step: int) -> int:
-    """The seed of one step, the same whether the trial was resumed before it or not."""
+    """Returns the seed of one step, which depends only on the trial's seed and the step."""
     digest = hashlib.sha256(f"{seed}/step/{step}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
 
 def be_deterministic() -> None:
-    """Makes torch, if it is imported, use deterministic algorithms, and fail without one."""
+    """Makes torch, if it is imported, use deterministic algorithms only.
+
+    An operation without a deterministic algorithm then raises an error.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
     torch = sys.modules.get("torch")
     if torch is not None:

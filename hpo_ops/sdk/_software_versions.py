@@ -1,4 +1,4 @@
-"""The software of a training: its interpreter, the packages that it has imported, its GPUs."""
+"""Finds the Python version, imported packages and GPUs of the training process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MOST_PACKAGES = 300
 
 
 def find_software() -> Provenance:
-    """The software of this process, as far as it is imported by now."""
+    """Returns the Python version, the imported packages and the GPUs of this process."""
     return Provenance(
         python=platform.python_version(), packages=find_packages(), devices=find_devices()
     )
 
 
 def find_packages() -> dict[str, str]:
-    """Versions of the imported packages, without the standard library."""
+    """Returns the versions of the imported packages by name, without the standard library."""
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
     found = {}
     for name in sorted(names - set(sys.stdlib_module_names)):
@@ -39,7 +39,7 @@ def _version(name: str) -> str | None:
 
 
 def find_devices() -> list[str]:
-    """Names of the GPUs, if torch uses them."""
+    """Returns the names of the GPUs; an empty list if torch has not initialised CUDA."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

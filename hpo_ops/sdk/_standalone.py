@@ -1,4 +1,4 @@
-"""Training code outside of a trial, for example in a notebook."""
+"""Runs training code outside of a trial, for example in a notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARAMS_VARIABLE = "HPO_PARAMS"
 
 
 class StandaloneContext:
-    """Runs training code without a platform: prints reports and saves nothing."""
+    """The context of training code outside of a trial: prints reports and discards checkpoints."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         warnings.warn(

@@ -1,4 +1,8 @@
-"""Training code in a trial: reads and writes the workspace, and handles signals and the end."""
+"""The context of training code in a trial: accesses the workspace, handles signals and the exit.
+
+The workspace is the directory that the training shares with its agent, the process that forwards
+its reports and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ from hpo_ops.sdk._software_versions import find_software
 
 
 class TrialContext:
-    """The trial that this process runs, through its workspace.
+    """The context of training code in a trial: reads and writes files of the workspace.
 
-    Installs a handler of SIGTERM, an exception hook and an exit hook. Forked children, such as
-    data loaders, inherit them, but only the process that installed them acts on them.
+    Installs a handler of SIGTERM, an exception hook and an exit hook. Forked child processes, such
+    as data loaders, inherit them, but only the process that installed them writes the result.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -75,9 +79,9 @@ class TrialContext:
         return self._saved == step
 
     def requested_end(self) -> tuple[Outcome, str] | None:
-        """The outcome with which to end now, and the reason; None to continue.
+        """Returns the outcome and reason with which to end now, or None to continue.
 
-        A requested action has precedence over SIGTERM.
+        A pause or stop that the platform requested has precedence over SIGTERM.
         """
         control = read_control(self._workspace.control)
         if control.action.outcome is not None:

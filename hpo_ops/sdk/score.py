@@ -1,4 +1,4 @@
-"""The class interface: training code as a class with a method ``score``, without any import.
+"""Runs training code that is a class with a method ``score``; the class need not import the SDK.
 
 The study's command is ``python -m hpo_ops.sdk.score my_model:Model``, where ``my_model.py`` is in
 the code folder::
@@ -8,13 +8,14 @@ the code folder::
             ...
             return accuracy
 
-``checkpoint_path`` is a folder in which the code makes a folder for each epoch that it saves,
-named by the epoch's number, with the empty file ``COMPLETE`` written last (`save_epoch` does so).
-``resume`` says whether there is one to resume from (`newest_epoch` finds the newest).
+``checkpoint_path`` is the folder for checkpoints. For each epoch that it saves, the code creates a
+subfolder named by the epoch's number, and writes the empty file ``COMPLETE`` into the subfolder
+last (`save_epoch` does this). ``resume`` is true if there is a checkpoint to resume from
+(`newest_epoch` finds the newest).
 
-The score is a number, or a mapping of metrics by name. A method that yields ``(epoch, score)``
-after each epoch, instead of returning a score at the end, can be judged, paused and stopped
-between epochs; it must save an epoch before it yields.
+The score is a number, or a mapping of metrics by name. If the method is a generator that yields
+``(epoch, score)`` after each epoch, the platform can pause or stop the trial between epochs; the
+method must save a checkpoint of an epoch before it yields.
 """
 
 from __future__ import annotations
@@ -39,17 +40,26 @@ SIGNATURE = "score(self, hyperparameters, checkpoint_path, resume)"
 
 
 class Scored(Protocol):
-    """The interface of a user's class."""
+    """The interface of a user's class with a method ``score``."""
 
     def score(
         self, hyperparameters: dict[str, ParamValue], checkpoint_path: Path, resume: bool
     ) -> object:
-        """A number, a mapping of metrics, or a generator of ``(epoch, score)``."""
+        """Trains with the hyperparameters and returns the score.
+
+        Args:
+            hyperparameters: Hyperparameters of the trial by name.
+            checkpoint_path: Folder for checkpoints.
+            resume: Whether the folder contains a checkpoint to resume from.
+
+        Returns:
+            A number, a mapping of metrics by name, or a generator of ``(epoch, score)``.
+        """
         ...
 
 
 def main(arguments: list[str]) -> None:
-    """Runs the class that the command line names."""
+    """Runs the class that the command-line arguments name, as the trial of this process."""
     if len(arguments) != 1:
         raise SystemExit("usage: python -m hpo_ops.sdk.score module:Class")
     _ = trial.params  # from here on, an exception becomes the reason of the trial's failure
@@ -57,14 +67,14 @@ def main(arguments: list[str]) -> None:
 
 
 def load(target: str, *, on_import: Callable[[], object] = lambda: None) -> Scored:
-    """An instance of the class that ``module:Class`` names.
+    """Imports a class and returns an instance of it.
 
     Args:
-        target: The class.
-        on_import: Called after its module is imported, before the class is instantiated.
+        target: The class, as ``module:Class``.
+        on_import: Called after the module is imported, before the class is instantiated.
 
     Raises:
-        SystemExit: There is no such class, or it cannot be used; the message says why.
+        SystemExit: The class does not exist, or lacks a suitable constructor or method ``score``.
     """
     name, _, attribute = target.partition(":")
     if not name or not attribute:
@@ -73,7 +83,7 @@ def load(target: str, *, on_import: Callable[[], object] = lambda: None) -> Scor
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and one that it imports is not
+            raise  # the module exists, but a module that it imports is missing
         raise SystemExit(f"{target}: there is no module {error.name} in {Path.cwd()}") from error
     on_import()
     found = getattr(module, attribute, None)
@@ -103,11 +113,15 @@ def _has_score(value: object) -> bool:
 
 
 def run(model: Scored, on: Trial) -> None:
-    """Trains a model as a trial: gives it the parameters, and reports its scores.
+    """Calls the method ``score`` of a model with the trial's parameters, and reports its scores.
+
+    Args:
+        model: An instance of the user's class.
+        on: The trial.
 
     Raises:
         ValueError: A score is neither a number nor a mapping of numbers.
-        TrialInterrupted: The trial is to pause or stop, or is preempted.
+        TrialInterrupted: A pause or stop is requested, or the trial is preempted.
     """
     with _ending_at_once(on):
         answer = model.score(dict(on.params), on.checkpoints, on.restored is not None)
@@ -162,7 +176,7 @@ def _metrics(score: object, what: str, name: str) -> dict[str, float]:
 
 
 def _number(value: object, what: str) -> float:
-    """Converts scalars of any library, but not text that looks like a number."""
+    """Converts a scalar of any library to a float; refuses text and booleans."""
     if not isinstance(value, SupportsFloat) or isinstance(value, bool):
         _refuse(value, what)
     try:
@@ -184,9 +198,9 @@ def _saved(on: Trial) -> int:
 
 @contextmanager
 def _ending_at_once(on: Trial) -> Iterator[None]:
-    """Lets SIGTERM interrupt a method that returns its score only at its end."""
+    """Lets SIGTERM interrupt the block, since ``score`` may return only after all epochs."""
     before = signal.getsignal(signal.SIGTERM)
-    if not callable(before):  # outside of a trial nobody has set a handler
+    if not callable(before):  # no handler is installed outside of a trial
         yield
         return
 

@@ -1,4 +1,4 @@
-"""A trial as training code sees it."""
+"""The interface of training code to the trial that it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Saver = Callable[[Path], object]
 
 
 class TrialInterrupted(SystemExit):
-    """Ends the process with exit code 0: the trial is to pause or stop, or is preempted."""
+    """Exits with code 0 because a pause or stop is requested, or the trial is preempted."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(0)
@@ -28,7 +28,7 @@ class TrialInterrupted(SystemExit):
 
 
 class TrainingContext(Protocol):
-    """The surroundings of training code: a trial's workspace, or none."""
+    """The environment of training code: the workspace of a trial, or a run outside of a trial."""
 
     assignment: Assignment
     restored: Path | None
@@ -44,10 +44,11 @@ class TrainingContext(Protocol):
 
 
 class Trial:
-    """The trial that this process runs; its assignment is read when it is first used.
+    """The trial that this process runs; the assignment is read when the object is first used.
 
-    Outside of a trial it warns once, takes its parameters from ``HPO_PARAMS`` (JSON), prints
-    reports and saves nothing, so that the same script also runs by hand.
+    Outside of a trial, the object warns once, reads the hyperparameters from the environment
+    variable ``HPO_PARAMS`` (JSON), prints reports and discards checkpoints, so that the same
+    script can also be run by hand.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -71,33 +72,38 @@ class Trial:
         self._seeded |= seed_all(assignment.seed, but=self._seeded)
 
     def seed_imported(self) -> None:
-        """Seeds those of Python, NumPy and torch that were imported since the last call."""
+        """Seeds the generators of those libraries that were imported since the last call.
+
+        The libraries are Python's ``random``, NumPy and torch. Outside of a trial, nothing is
+        seeded.
+        """
         if not isinstance(self._context, StandaloneContext):
             self._seed(self._context.assignment)
 
     @property
     def params(self) -> Mapping[str, ParamValue]:
-        """The hyperparameters."""
+        """The hyperparameters of the trial by name."""
         return MappingProxyType(self._context.assignment.params)
 
     @property
     def seed(self) -> int:
-        """The seed of this trial, the same after every resume.
+        """The seed of this trial, which is the same after every resume.
 
-        Python, NumPy and torch are seeded with it when the trial is first used, as far as they
-        are imported by then, and otherwise when `steps` begins.
+        It seeds the random generators of Python, NumPy and torch when this object is first used.
+        Libraries that are imported later are seeded when `steps` begins.
         """
         return self._context.assignment.seed
 
     def seed_step(self, step: int) -> None:
-        """Seeds Python, NumPy and torch for one step, so that a resumed trial draws the same.
+        """Seeds the random generators of Python, NumPy and torch for one step.
 
-        With ``deterministic: true`` in the study this is done before each step.
+        A resumed trial thus draws the same random numbers as an uninterrupted trial. With
+        ``deterministic: true`` in the study file, this method is called before each step.
         """
         seed_all(seed_of_step(self.seed, step))
 
     def begin(self, step: int) -> None:
-        """Begins a step; seeds it if the study is deterministic."""
+        """Begins a step: seeds the random generators if the study has ``deterministic: true``."""
         if self._context.assignment.deterministic:
             self.seed_step(step)
 
@@ -108,33 +114,38 @@ class Trial:
 
     @property
     def resources(self) -> Mapping[str, float]:
-        """The resources of this segment, for example ``{"gpu": 1}``."""
+        """The resources of this segment (one uninterrupted execution), such as ``{"gpu": 1}``."""
         return MappingProxyType(self._context.assignment.resources)
 
     @property
     def units(self) -> float:
-        """Units of the pool that this segment has: GPUs or slots; less than 1 for a shared GPU.
+        """The number of resource units of this segment; less than 1 if it shares a unit.
 
-        With an allocator the number may differ after each resume.
+        A unit is the amount of resources that one trial has by default, such as a GPU. If the
+        study has an allocator, the number may change with each resume.
         """
         return self._context.assignment.resources.get("units", 1.0)
 
     @property
     def fold(self) -> int | None:
-        """The cross-validation fold, 0 and up; None without folds, or to train on all data."""
+        """The number of the cross-validation fold, starting at 0.
+
+        None if the study has no folds, or if the training is to use all data.
+        """
         return self._context.assignment.fold
 
     @property
     def folds(self) -> int | None:
-        """Number of folds; None if the study has no folds."""
+        """The number of folds; None if the study has no folds."""
         return self._context.assignment.folds
 
     def split(self, samples: int, *, seed: int = 0) -> tuple[list[int], list[int]]:
-        """Indices of the samples to train on, and of the samples to validate on.
+        """Returns the indices of the samples for training and of the samples for validation.
 
         Every sample is in the validation part of exactly one fold. The split is the same in all
-        trials, so that they can be compared fold by fold. When the best trial is trained on all
-        data, both parts are all samples. In a study without folds a fifth is held out.
+        trials, so that trials can be compared fold by fold. When the best configuration is trained
+        on all data, both parts contain all samples. In a study without folds, a fifth of the
+        samples is used for validation.
 
         Args:
             samples: Number of samples, at least the number of folds.
@@ -144,17 +155,17 @@ class Trial:
 
     @property
     def metrics(self) -> Sequence[str]:
-        """Names of the study's metrics; a bare value is a value of the first."""
+        """Names of the study's metrics; a value reported without a name belongs to the first."""
         return tuple(self._context.assignment.metrics)
 
     @property
     def until_step(self) -> int | None:
-        """The last step of this segment; None if the training code decides."""
+        """The last step to train in this segment; None if the training code decides."""
         return self._context.assignment.until_step
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the checkpoints; outside of a trial a temporary one."""
+        """The folder of the trial's checkpoints; outside of a trial, a temporary folder."""
         return self._context.checkpoints
 
     @property
@@ -166,18 +177,20 @@ class Trial:
         """Registers how to save and load the state of the training.
 
         Args:
-            save: Writes files into the folder that it is given.
-            load: Reads them back. Called at once if there is a checkpoint to resume from.
+            save: Writes the state to files in the folder that it receives as its argument.
+            load: Restores the state from the files in the folder that it receives. It is called
+                immediately if there is a checkpoint to resume from.
         """
         self._savers.append(save)
         if self._context.restored is not None:
             load(self._context.restored)
 
     def steps(self, total: int | None = None) -> Iterator[int]:
-        """Yields the steps that are left to train in this segment.
+        """Yields the steps that remain to be trained in this segment.
 
         Args:
-            total: Number of steps that the training code wants; the study may want fewer.
+            total: Number of steps of a full training; the study may set a lower last step. None
+                if the study sets the last step.
 
         Raises:
             ValueError: Neither the study nor ``total`` sets a last step.
@@ -200,15 +213,17 @@ class Trial:
         value: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
         **metrics: SupportsFloat,
     ) -> None:
-        """Reports metrics after a step, saves a checkpoint if one is due, and ends if requested.
+        """Reports metrics after a step, saves a checkpoint if due, and exits if requested.
 
         Args:
             step: The step that was trained.
-            value: The study's first metric, or a mapping of metrics by name.
+            value: Value of the study's first metric, or a mapping of metrics by name.
             **metrics: Metrics by name.
 
         Raises:
-            TrialInterrupted: The trial is to pause or stop, or is preempted; its state is saved.
+            TrialInterrupted: A pause or stop is requested, or the trial is preempted. A checkpoint
+                is saved first if `checkpointed` was called.
+            ValueError: No metric is given.
         """
         assignment = self._context.assignment
         given = {**value, **metrics} if isinstance(value, Mapping) else metrics
@@ -219,7 +234,7 @@ class Trial:
         self._report(step, named, is_last=step == last)
 
     def report_last(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Reports the metrics of a training that is done, whatever action is requested of it."""
+        """Reports the metrics of a finished training, and ignores a requested pause or stop."""
         self._report(step, metrics, is_last=True)
 
     def _report(self, step: int, metrics: Mapping[str, float], *, is_last: bool) -> None:
@@ -234,19 +249,22 @@ class Trial:
             self._leave(step, *requested)
 
     def leave_if_requested(self, step: int) -> None:
-        """Ends the process if the trial is to pause or stop, or is preempted. Saves nothing.
+        """Exits if a pause or stop is requested or the trial is preempted; saves no checkpoint.
 
         Args:
-            step: The last step that is saved.
+            step: The step of the newest saved checkpoint.
 
         Raises:
-            TrialInterrupted: The trial is to pause or stop, or is preempted.
+            TrialInterrupted: A pause or stop is requested, or the trial is preempted.
         """
         if (requested := self._context.requested_end()) is not None:
             self._leave(step, *requested)
 
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
-        """A folder to write a checkpoint into; the checkpoint is complete when the block ends."""
+        """Returns a context manager that yields a folder for the checkpoint after a step.
+
+        The checkpoint is complete when the block ends without an exception.
+        """
         return self._context.checkpoint(step)
 
     def _save(self, step: int) -> None:
