@@ -67,7 +67,7 @@ class StudyTerms:
         target: Value of the objective at which the study ends; None for no target.
         deadline_seconds: Seconds after which the study ends; None for no deadline.
         state: State of the study when it was recorded.
-        reason: Why the study ended; empty if it has not ended.
+        reason: Why the study ended; may be empty.
         silent: Numbers of trials without reports, which are not in the traces.
         curves: The curve predictor as in a study file; None for the default predictor.
     """
@@ -98,7 +98,7 @@ class TrialTrace:
         steps: The step of each report; empty for 1, 2, 3 and so on.
         measured: Number of values that were measured; later values were extrapolated. None if all
             values were measured.
-        record: The recorded history of the trial; None for a synthetic trace.
+        record: The recorded history of the trial; None if the trace was not recorded.
     """
 
     values: tuple[float, ...]

@@ -315,7 +315,7 @@ class Servers:
         return find_marked(self._secrets.stack_id, part=part)
 
     def _end_leftovers(self, part: Part) -> None:
-        """Ends remaining processes of a service that the tree of its main process may lack."""
+        """Ends all processes marked as this service's, such as those of an earlier run."""
         terminate(self._marked_by(part), grace_seconds=2.0)
 
 

@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def supervisor_file(self) -> Path:
-        """The pid file of the supervisor; it exists only while the stack is supervised."""
+        """The pid file of the process that supervises the stack."""
         return self.root / "run" / "supervisor.json"
 
     @property
@@ -66,7 +66,7 @@ class Layout:
     def log(self, part: Part) -> Path:
         """Returns the log file of a service.
 
-        PostgreSQL's log is in its data folder, because its system user can write only there.
+        PostgreSQL's log is in its data folder, where its system user has write permission.
         """
         if part is Part.POSTGRES:
             return self.postgres / "log"
