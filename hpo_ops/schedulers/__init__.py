@@ -41,7 +41,7 @@ SCHEDULERS: Mapping[str, type[Scheduler]] = {
     "pop": Pop,
     "threshold": Threshold,
 }
-"""The schedulers with a short name; the fields of each class are its options."""
+"""The schedulers that have a short name; the fields of each class are the policy's options."""
 
 
 _GROUP = "hpo_ops.schedulers"
@@ -49,9 +49,9 @@ _METHODS = ("next", "on_report")
 
 
 def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
-    """Makes a scheduler from the name and options in a study file.
+    """Instantiates a scheduler from the name and options in a study file.
 
-    A user's scheduler that lacks attributes of the port gets their defaults; see
+    A user's scheduler that lacks attributes of the `Scheduler` protocol gets default values; see
     ``SchedulerWithDefaults``.
 
     >>> create_scheduler("asha", {"max_steps": 9})
@@ -63,8 +63,7 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
         options: The scheduler's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names it, and what is
-            allowed.
+        ValueError: The name or an option is not allowed. The message names the allowed ones.
     """
     made = create_policy("scheduler", SCHEDULERS, name, options, methods=_METHODS, group=_GROUP)
     if not hasattr(made, "max_steps"):  # a field without a default is no attribute of the class
@@ -73,17 +72,18 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
 
 
 def may_pause(name: str) -> bool:
-    """Whether a scheduler may pause trials, without making one.
+    """Checks whether a scheduler may pause trials, without instantiating the scheduler.
 
-    True for a user's class that does not say, and for a class that cannot be imported any more.
+    Returns True for a class without the attribute ``pauses``, and for a class that is not
+    installed or not allowed any more.
     """
     return getattr(_class_of(name), "pauses", True) is not False
 
 
 def why_rolling(name: str) -> str | None:
-    """What a scheduler does that needs ``flow: rolling``; None where rounds are possible too.
+    """Returns the verb for what requires ``flow: rolling``: ``pauses``, ``copies`` or None.
 
-    A user's class needs it only if it says that it pauses or copies trials.
+    A class without the attributes ``pauses`` and ``copies`` does not require it.
 
     >>> why_rolling("pbt"), why_rolling("asha")
     ('copies', None)
@@ -95,7 +95,7 @@ def why_rolling(name: str) -> str | None:
 
 
 def _class_of(name: str) -> type[Any] | None:
-    """The class of a scheduler; None where it is not installed or not allowed."""
+    """Returns the class of a scheduler, or None if it is not installed or not allowed."""
     try:
         return find_policy("scheduler", SCHEDULERS, name, methods=_METHODS, group=_GROUP)
     except ValueError:

@@ -1,4 +1,4 @@
-"""ASHA in its promoting form: trials pause at each rung until they are among its best."""
+"""Promoting ASHA: trials pause at each rung until they are among the best of that rung."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class AshaPromoting:
         return Decision(CONTINUE if rank <= best else PAUSE, reason)
 
     def until_step(self, study: Study, step: int) -> int:
-        """The last step of a segment that starts after a step."""
+        """Returns the last step of a segment (one uninterrupted run) that starts at a step."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
@@ -132,7 +132,14 @@ class AshaPromoting:
 def resume_interrupted(
     study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
-    """Members for trials that were interrupted between rungs, and for trials that never ran."""
+    """Returns members that run interrupted trials and trials that have never run.
+
+    Args:
+        study: The study.
+        interrupted: Paused trials that were interrupted between two rungs.
+        free: Largest number of members.
+        until_step: Returns the last step of a trial's next segment.
+    """
     waiting = study.in_state(WAITING)
     if not interrupted and not waiting:
         return []

@@ -20,14 +20,14 @@ NOT_BELOW = Decision(CONTINUE, "not below the cutoff of any rung that it has pas
 
 @dataclass(frozen=True, kw_only=True)
 class AshaSpeculative:
-    """Pauses a trial whose score at any rung it has passed is below that rung's cutoff by now.
+    """Pauses a trial as soon as its score at a passed rung is below the rung's current cutoff.
 
     The bracket of HyperSched's code (Liaw et al., SoCC 2019). The cutoff of a rung is the
-    (1 - 1/eta) quantile of the scores that trials had there. When a trial reaches a rung its score
-    is compared with the cutoff of the earlier scores, if there are two or more. At each later
-    report the trial's score at every rung that it has passed is compared again, with the cutoff
-    of all scores that are there by now. A paused trial keeps its checkpoint; it is resumed once it
-    is at or above every cutoff again.
+    (1 - 1/eta) quantile of the scores of trials at that rung. When a trial reaches a rung, its
+    score is compared with the cutoff of the earlier scores, if there are two or more. At each
+    later report, the trial's score at every rung that it has passed is compared again with the
+    rung's current cutoff. A paused trial keeps its checkpoint and is resumed once it is at or
+    above every cutoff again.
 
     Departures: rungs are computed with integers, so that no rung is lost to rounding.
 
@@ -89,13 +89,13 @@ class AshaSpeculative:
         )
 
     def until_step(self, study: Study, step: int) -> int:
-        """The last step of a segment that starts after a step."""
+        """Returns the last step of a segment (one uninterrupted run) that starts at a step."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
     def interrupted(self, study: Study) -> Sequence[Trial]:
-        """Trials that were interrupted between two rungs, not paused at one."""
+        """Returns the trials interrupted between two rungs that are below no cutoff."""
         return self._cutoffs(study).interrupted()
 
     def _cutoffs(self, study: Study) -> CutoffIndex:

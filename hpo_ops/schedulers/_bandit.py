@@ -1,4 +1,4 @@
-"""Bandit: the action elimination of TuPAQ."""
+"""Bandit: stops trials whose best score is far below the study's best, as in TuPAQ."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Bandit:
     Attributes:
         boundary: Steps between two decisions (b).
         epsilon: Relative slack (ε).
-        low: Lower end of the metric's range; given together with ``high``.
-        high: Upper end of the metric's range.
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        low: Lower end of the metric's range; None for no scaling, like ``high``.
+        high: Upper end of the metric's range; None for no scaling, like ``low``.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False

@@ -25,7 +25,7 @@ class Default:
         3
 
     Attributes:
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False

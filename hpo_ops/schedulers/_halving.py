@@ -1,4 +1,4 @@
-"""Synchronous successive halving: trials are compared when all have reached a rung."""
+"""Synchronous successive halving: trials are compared once all trials have reached a rung."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hpo_ops.schedulers.slot_filling import by_priority, resume_reason
 
 
 class BarrierIndex:
-    """Index of the trials that are paused at each step, and of the starts of running ones."""
+    """Index of trials paused at each step, and of the steps at which running trials started."""
 
     def __init__(self) -> None:
         self.at_step: dict[int, list[tuple[float, int]]] = {}
         """Negated score and number of each trial that is paused at a step, best first."""
         self.running_from: Counter[int] = Counter()
-        """Number of running segments, by the step at which they started."""
+        """Number of running trials, by the step from which their segments started."""
         self._entries: dict[int, tuple[int, tuple[float, int]]] = {}
         self._starts: dict[int, int] = {}
 
@@ -65,14 +65,14 @@ class BarrierIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class Halving:
-    """Trains all trials to a rung, then the best 1/eta of them to the next, and so on.
+    """Trains all trials to a rung, then the best 1/eta of the trials to the next rung, and so on.
 
     Synchronous successive halving, Jamieson and Talwalkar, "Non-stochastic Best Arm
     Identification and Hyperparameter Optimization", AISTATS 2016
-    (https://arxiv.org/abs/1502.07943). Trials pause at each rung until the last one has arrived;
-    then the best continue and the others are pruned. A pruned trial cannot be resumed; its
-    checkpoints may be deleted. The trials of a rung are one trial group, among which Fluid shares
-    resources.
+    (https://arxiv.org/abs/1502.07943). Trials pause at each rung until the last trial has reached
+    it; then the best trials continue and the others are pruned. A pruned trial cannot be resumed;
+    its checkpoints may be deleted. The trials that continue from a rung form a trial group, among
+    which the allocator ``dynamic_fluid`` shares units.
 
     Departures: the bracket is the entire study, and its size need not be a power of eta: of n
     trials that reach a rung the best max(1, floor(n / eta)) continue.
@@ -139,7 +139,13 @@ class Halving:
         )
 
     def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
-        """A group of the best trials at the lowest step at which any trial is paused."""
+        """Returns the group that continues from a rung, or an empty group if trials are missing.
+
+        Args:
+            study: The study.
+            step: The lowest step at which a trial is paused.
+            free: Number of free slots.
+        """
         running = len(study.in_state(TrialState.RUNNING))
         index = study.index("barriers", BarrierIndex)
         lowest = self._reached(step)
@@ -166,5 +172,5 @@ class Halving:
         return Member(reason, trial.number, until, group)
 
     def _reached(self, step: int) -> int:
-        """The number of rungs at or below a step."""
+        """Returns the number of rungs at or below a step."""
         return bisect_right(self.rungs, step)

@@ -1,4 +1,4 @@
-"""Hyperband: brackets of successive halving with different first rungs."""
+"""Hyperband: several brackets of successive halving, each with another first rung."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hpo_ops.schedulers.slot_filling import add_new, resume, waiting_trials
 
 @cache
 def bracket_sizes(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
-    """Number of trials of each bracket, the one with the most rungs first.
+    """Returns the number of trials of each bracket, starting with the bracket of the most rungs.
 
     With S + 1 brackets, bracket s has ceil((S + 1) * eta**s / (s + 1)) trials.
 
@@ -37,15 +37,15 @@ def bracket_sizes(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperband:
-    """Runs brackets of successive halving: many trials with an early first rung to few without.
+    """Runs brackets of successive halving: the later the first rung, the fewer the trials.
 
     Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR
     2018 (https://arxiv.org/abs/1603.06560).
 
     Departures: inside a bracket trials are compared as they reach a rung, as in ASHA and in
     Optuna's Hyperband, so that no trial waits for others. A trial's bracket follows from its
-    number: the brackets of the paper, in its sizes and order, again and again. A stopped trial
-    cannot be resumed; its checkpoints may be deleted.
+    number: trials fill the brackets in the order and sizes of the paper, in repeated cycles. A
+    stopped trial cannot be resumed; its checkpoints may be deleted.
 
     Example:
         >>> Hyperband(max_steps=27).brackets
@@ -79,11 +79,11 @@ class Hyperband:
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
-        """The number of the first trial after each bracket, in the first cycle."""
+        """Number of the first trial after each bracket, in the first cycle of brackets."""
         return tuple(accumulate(bracket_sizes(self.min_steps, self.max_steps, self.eta)))
 
     def bracket_of(self, number: int) -> int:
-        """The index of a trial's bracket."""
+        """Returns the index in ``brackets`` of the bracket of a trial."""
         ends = self._ends
         return bisect_right(ends, number % ends[-1])
 

@@ -1,4 +1,4 @@
-"""HyperSched: ASHA with a deadline."""
+"""HyperSched: asynchronous successive halving (ASHA) with a deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpo_ops.schedulers.rungs import rung_index
 
 
 class Variant(StrEnum):
-    """The forms of ASHA that HyperSched can build on."""
+    """The variants of ASHA that HyperSched can extend."""
 
     STOPPING = "stopping"
     PROMOTING = "promoting"
@@ -33,8 +33,8 @@ class HyperSched:
     Liaw et al., "HyperSched: Dynamic Resource Reallocation for Model Development on a Deadline",
     SoCC 2019 (https://doi.org/10.1145/3357223.3362719). A trial starts or is promoted only while
     T_left > min(furthest trial's time * eta, time of a step on one unit * R). Once trials are
-    refused, the allocator ``uniform`` gives the free units to the running ones. At the deadline
-    every trial is stopped.
+    refused, the allocator ``uniform`` gives the free units (such as GPUs) to the running trials.
+    At the deadline every trial is stopped.
 
     Departures: the furthest trial is the furthest of the running trials. As published it is the
     furthest of all, and paused trials are dropped once a trial is refused; then a study ends when
@@ -76,7 +76,7 @@ class HyperSched:
 
     @cached_property
     def asha(self) -> Asha | AshaPromoting | AshaSpeculative:
-        """The form of ASHA that HyperSched builds on."""
+        """The ASHA scheduler of the chosen variant, which HyperSched extends."""
         kinds: dict[Variant, type[Asha] | type[AshaPromoting] | type[AshaSpeculative]] = {
             Variant.STOPPING: Asha,
             Variant.PROMOTING: AshaPromoting,
@@ -126,7 +126,7 @@ class HyperSched:
         )
 
     def _interrupted(self, study: Study) -> Collection[Trial]:
-        """Trials that were interrupted between two rungs, not paused at one."""
+        """Returns the paused trials that were interrupted between two rungs."""
         asha = self.asha
         if isinstance(asha, AshaSpeculative):
             return asha.interrupted(study)

@@ -1,4 +1,4 @@
-"""HyperSched's admission rule: a trial starts only with enough time to catch up."""
+"""HyperSched's admission rule: a trial starts only if it can catch up before the deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from hpo_ops.core.trial_state import RUNNING, Observation
 def admission_bound(
     *, furthest_seconds: float, eta: int, step_seconds: float, max_steps: int
 ) -> float:
-    """Seconds that a new trial needs to catch up: min(furthest time * eta, step time * R).
+    """Returns the seconds that a new trial needs to catch up with the furthest trial.
+
+    The bound is min(furthest trial's time * eta, time of a step * R), with R = ``max_steps``.
 
     >>> admission_bound(furthest_seconds=300, eta=4, step_seconds=20, max_steps=100)
     1200
@@ -22,22 +24,22 @@ def admission_bound(
 
 
 def should_start(seconds_left: float, bound: float) -> bool:
-    """Whether there is time for a new trial; at equality there is none, as on the slides."""
+    """Checks whether more time is left than a new trial needs, as on HyperSched's slides."""
     return seconds_left > bound
 
 
 class PaceIndex:
-    """Index of the longest training time of a trial, and of the median time of a step."""
+    """Index of the longest training time of any trial, and of the median time of a step."""
 
     def __init__(self) -> None:
         self.furthest_seconds = 0.0
         self._seconds = RunningQuantile(0.5)
         self._new: list[tuple[Observation, int]] = []
-        """Reports since the median was last computed, each with the trial's previous step."""
+        """Reports since the last update of the median, each with the trial's previous step."""
 
     @property
     def step_seconds(self) -> float | None:
-        """Median time of a step on one unit; None before the first report."""
+        """Median time of a step on one unit (such as a GPU); None before the first report."""
         for last, before in self._new:
             steps = last.step - before if before > 0 else last.step
             if steps > 0:
@@ -51,7 +53,7 @@ class PaceIndex:
             self.furthest_seconds = trial.seconds
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Does nothing: training time counts whatever a trial's state."""
+        """Does nothing: training time counts independently of a trial's state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,8 @@ class Admission:
         eta: Reduction factor of ASHA (η).
         min_steps: Steps to the first rung (r).
         max_steps: Steps of a full-length trial (R).
-        readmit: Whether the furthest trial is the furthest of the running trials, not of all.
+        readmit: Whether the furthest trial is chosen among the running trials; otherwise it is
+            chosen among all trials.
     """
 
     eta: int
@@ -71,12 +74,12 @@ class Admission:
     readmit: bool
 
     def has_time(self, study: Study, seconds_left: float) -> bool:
-        """Whether there is time for a new trial."""
+        """Checks whether a new trial can catch up in the time that is left."""
         furthest = study.index("pace", PaceIndex).furthest_seconds
         return seconds_left > furthest * self.eta or should_start(seconds_left, self.bound(study))
 
     def bound(self, study: Study) -> float:
-        """Seconds that a new trial needs by now; minus infinity before the first report."""
+        """Returns the seconds that a new trial needs, or minus infinity before any report."""
         pace = study.index("pace", PaceIndex)
         seconds, furthest, steps = pace.step_seconds, pace.furthest_seconds, self.max_steps
         if seconds is None:

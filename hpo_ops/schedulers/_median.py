@@ -12,25 +12,25 @@ from hpo_ops.schedulers._percentile import Percentile
 
 @dataclass(frozen=True, kw_only=True)
 class Median:
-    """Stops a trial whose best score is below the median score of completed trials at that step.
+    """Stops a trial whose best score is below the median of completed trials at the same step.
 
     The median stopping rule of Golovin et al., "Google Vizier", KDD 2017
     (https://doi.org/10.1145/3097983.3098043), as Optuna's median pruner defines it. A stopped
     trial cannot be resumed; its checkpoints may be deleted.
 
     Departures: Vizier compares with the running averages of other trials; Optuna and this class
-    compare with their scores at the step.
+    compare with the scores of other trials at the same step.
 
     Example:
         >>> Median(n_startup_trials=3, max_steps=20).interval_steps
         1
 
     Attributes:
-        n_startup_trials: Completed trials before any trial is stopped.
+        n_startup_trials: Number of trials that must complete before any trial is stopped.
         n_warmup_steps: Steps that every trial may train before it is compared.
         interval_steps: Steps between two comparisons.
-        n_min_trials: Completed trials that must have reported at the step.
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        n_min_trials: Number of completed trials that must have reported at the step.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False

@@ -29,7 +29,7 @@ class Patient:
     whether such a trial is stopped. A stopped trial cannot be resumed; its checkpoints may be
     deleted.
 
-    Departures: none. ``max_steps`` is added, since a scheduler says how far a trial may train.
+    Departures: none. The option ``max_steps`` is added, which limits the steps of a trial.
 
     Example:
         >>> Patient(patience=3, wrapped={"name": "median"}).min_delta
@@ -37,10 +37,11 @@ class Patient:
 
     Attributes:
         patience: Number of reports without improvement that a trial may make.
-        min_delta: Tolerance: scores that are less than this below the best count as improved.
+        min_delta: Tolerance: a score that is at most this much below the best score counts as an
+            improvement.
         wrapped: Name (median, percentile or threshold) and options of the rule that decides once
             patience is lost; None stops the trial at once.
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False
@@ -78,7 +79,7 @@ class Patient:
         )
 
     def _has_lost_patience(self, trial: Trial) -> bool:
-        """Whether the last reports are all worse than the best score before them."""
+        """Checks whether the last reports are all worse than the best score before them."""
         last = trial.observations[-self.patience - 1 :]
         if trial.best_score is None or trial.best_step is None or trial.best_step >= last[0].step:
             return False

@@ -45,7 +45,8 @@ class Pbt:
         population: Number of unfinished trials at a time.
         max_steps: Steps of a full-length trial, including those of the trials it was copied from.
         interval: Steps between two boundaries.
-        share: Share of the population that is replaced, and share that is copied.
+        share: Share of the population that is stopped as the worst, and from which parents are
+            chosen as the best.
         factors: Factors by which numeric hyperparameters are multiplied.
         seed: Seed of the choice of parents and factors.
     """
@@ -95,7 +96,7 @@ class Pbt:
         return Decision(Action.CONTINUE, text)
 
     def _is_due(self, trial: Trial) -> bool:
-        """Whether a trial is at a boundary; a copy counts its parent's steps as its own."""
+        """Checks whether a trial is at a boundary; the steps of a copy include its parent's."""
         if trial.number >= self.population and len(trial.observations) == 1:
             return trial.step % self.interval == 0
         return is_at_boundary(trial, self.interval)

@@ -1,4 +1,4 @@
-"""Percentile: stops a trial whose best score is below a percentile of completed trials."""
+"""Percentile: stops a trial whose best score is below a percentile of completed trials' scores."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hpo_ops.schedulers.slot_filling import fill_slots
 
 
 class Cutoff(NamedTuple):
-    """The score that a trial must have reached at a step.
+    """The score that a trial must have reached at a step in order to continue.
 
     Attributes:
         trials: Number of completed trials that reported at the step.
-        score: The lowest score with which a trial continues; None without such trials.
-        text: The cutoff as a value of the metric, and where it comes from.
+        score: The lowest score with which a trial continues; None if ``trials`` is 0.
+        text: Description of the cutoff for decisions, with its value of the metric.
     """
 
     trials: int
@@ -34,10 +34,10 @@ class CompletedIndex:
         self.trials = 0
         self._rankings: dict[int, Ranking] = defaultdict(Ranking)
         self._cutoffs: dict[tuple[int, float], Cutoff] = {}
-        """Cutoffs that were computed since a trial last completed."""
+        """Cached cutoffs by step and percentile; cleared whenever a trial completes."""
 
     def cutoff(self, step: int, percentile: float, direction: Direction) -> Cutoff:
-        """The percentile of the scores that completed trials reported at exactly this step."""
+        """Returns the percentile of the scores that completed trials reported at a step."""
         cutoff = self._cutoffs.get((step, percentile))
         if cutoff is None:
             cutoff = self._make_cutoff(step, percentile, direction)
@@ -54,7 +54,7 @@ class CompletedIndex:
         return Cutoff(count, score, f"the cutoff {direction.to_value(score):g} of {origin}")
 
     def reported(self, trial: Trial, before: int) -> None:
-        """Does nothing: a trial counts once it has completed."""
+        """Does nothing: the scores of a trial are added when the trial completes."""
 
     def moved(self, trial: Trial, before: TrialState) -> None:
         if trial.state is TrialState.COMPLETED and before is not TrialState.COMPLETED:
@@ -65,7 +65,10 @@ class CompletedIndex:
 
 
 def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:
-    """Whether the last report is the first at or after a step at which trials are compared."""
+    """Checks whether a trial's last report is its first at or after a comparison step.
+
+    The comparison steps are ``warmup`` plus the multiples of ``interval``.
+    """
     seen = trial.observations
     step = seen[-1].step
     judged = (step - warmup) // interval * interval + warmup
@@ -75,25 +78,28 @@ def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Percentile:
-    """Stops a trial whose best score is below a percentile of completed trials' at that step.
+    """Stops a trial below a percentile of the completed trials' scores at the same step.
+
+    The trial is compared by its best score.
 
     Optuna's percentile pruner (https://optuna.readthedocs.io), after the median rule of Golovin
     et al., "Google Vizier", KDD 2017. A stopped trial cannot be resumed; its checkpoints may be
     deleted.
 
-    Departures: none. ``max_steps`` is added, since a scheduler says how far a trial may train.
+    Departures: none. The option ``max_steps`` is added, which limits the steps of a trial.
 
     Example:
         >>> Percentile(percentile=25.0, max_steps=20).n_startup_trials
         5
 
     Attributes:
-        percentile: Percentage of completed trials' scores, from the best down, that are enough.
-        n_startup_trials: Completed trials before any trial is stopped.
+        percentile: Percentage: a trial continues if its best score is among this percentage of
+            the best scores of completed trials.
+        n_startup_trials: Number of trials that must complete before any trial is stopped.
         n_warmup_steps: Steps that every trial may train before it is compared.
         interval_steps: Steps between two comparisons.
-        n_min_trials: Completed trials that must have reported at the step.
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        n_min_trials: Number of completed trials that must have reported at the step.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False

@@ -19,7 +19,10 @@ from hpo_ops.schedulers.slot_filling import by_priority, group_reason, resume, r
 
 @dataclass(frozen=True, kw_only=True)
 class Queues:
-    """Paused and waiting trials of each kind, in the order in which they get slots."""
+    """The paused and waiting trials by class, in the order in which trials of a class get slots.
+
+    ``waiting`` has the trials that have never run; the other two have paused trials.
+    """
 
     promising: deque[Trial]
     waiting: deque[Trial]
@@ -51,10 +54,10 @@ class Pop:
     Attributes:
         max_steps: Steps of a full-length trial.
         boundary: Steps between two decisions (b).
-        kill_threshold: Value of the metric at or below which a trial does not learn; None to
-            stop no trial for that.
+        kill_threshold: Value of the metric; a trial that is no better does not learn and is
+            stopped. None for no such threshold.
         min_probability: Probability of reaching the target below which a trial is stopped.
-        slots_per_trial: Slots that one promising trial uses (k).
+        slots_per_trial: Number of slots that one promising trial uses (k).
         target_increment: Distance of the target from the best score, if the study has no target.
     """
 
@@ -164,10 +167,10 @@ class Pop:
         return study.best.best_score + self.target_increment
 
     def _probability(self, study: Study, trial: Trial, now: float) -> float:
-        """The probability that a trial reaches the target.
+        """Returns the probability that a trial reaches the target, or 0 without a forecast.
 
-        Between two boundaries it is the probability at the last one. If the deadline leaves no
-        time for all steps, only the steps before the deadline count.
+        Between two boundaries the probability is that at the last boundary. If the deadline leaves
+        no time for all steps, only the steps before the deadline count.
         """
         if trial.forecast is None:
             return 0.0
@@ -178,7 +181,7 @@ class Pop:
         return probability_to_reach(trial.forecast, self._target(study), after, last)
 
     def _last_in_time(self, study: Study, trial: Trial, now: float) -> int:
-        """The last step that the trial can reach before the deadline, at most ``max_steps``."""
+        """Returns the last step, up to ``max_steps``, that a trial can reach by the deadline."""
         left = study.goal.seconds_left(now)
         if not math.isfinite(left) or not trial.seconds:
             return self.max_steps
@@ -186,7 +189,7 @@ class Pop:
         return min(trial.step + max(steps, 0), self.max_steps)
 
     def _probabilities(self, study: Study, now: float) -> ProbabilityIndex:
-        """The probabilities of all active trials that have a forecast, up to date."""
+        """Updates and returns the probabilities of all active trials that have a forecast."""
 
         def probability_of(trial: Trial) -> float:
             return self._probability(study, trial, now)
@@ -207,7 +210,7 @@ class Pop:
     def _queues(
         self, study: Study, probabilities: ProbabilityIndex, division: Division, free: int
     ) -> Queues:
-        """The first paused and waiting trials of each kind, as many as there are free slots."""
+        """Returns the paused and waiting trials of each class that may get a free slot."""
         paused = study.in_state(TrialState.PAUSED)
         waiting = study.in_state(TrialState.WAITING).values()
         promising: deque[Trial] = deque()

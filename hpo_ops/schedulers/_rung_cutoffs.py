@@ -1,4 +1,4 @@
-"""Cutoffs of rungs: the quantile of a rung's scores that a trial must not be below."""
+"""Cutoffs of rungs: a trial that is below this quantile of a rung's scores is paused."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Shortfall(NamedTuple):
         score: The trial's score at the rung.
         cutoff: The cutoff of the rung.
         trials: Number of trials that have reached the rung.
-        is_arriving: Whether the trial has just reached the rung; then the cutoff is that of the
-            scores without its own.
+        is_arriving: Whether the trial has just reached the rung; then the cutoff is computed
+            without the trial's own score.
     """
 
     rung: int
@@ -37,7 +37,7 @@ class CutoffIndex:
     """Index of the cutoff of each rung, and of the paused trials that pass every cutoff.
 
     A paused trial that is below a cutoff is not checked again before that cutoff has changed, so
-    that a query costs time for what has changed, not for every paused trial.
+    that the cost of a query depends on the number of changes, not of paused trials.
     """
 
     def __init__(self, rungs: tuple[int, ...], *, max_steps: int, quantile: float) -> None:
@@ -52,7 +52,7 @@ class CutoffIndex:
         self._newest = dict.fromkeys(rungs, (-1, -math.inf))
         """The trial that reached each rung last, and the cutoff of the scores before it."""
         self._sure = dict.fromkeys(rungs, -math.inf)
-        """A trial below this score is below the rung's cutoff, with or without its own score."""
+        """For each rung, a score below which a trial is certainly below the cutoff."""
         self._changed: set[int] = set()
         """Rungs whose cutoff has changed since the trials in `_below` were last checked."""
         self._missed: dict[int, Shortfall] = {}
@@ -60,10 +60,10 @@ class CutoffIndex:
         self._above: dict[int, Trial] = {}
         """Interrupted trials that are at or above every cutoff or not checked yet, by number."""
         self._below: dict[int, list[tuple[float, int]]] = {rung: [] for rung in rungs}
-        """Score and number of the other interrupted trials, by the rung of their shortfall."""
+        """Score and number of interrupted trials below a cutoff, by the rung of the shortfall."""
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
-        """The lowest rung at which the trial is below the cutoff; None if there is none."""
+        """Returns the lowest rung at which a trial is below the cutoff, or None."""
         number = trial.number
         progress = self._progress[number]
         scores, arriving = progress.scores, progress.arriving
@@ -82,9 +82,9 @@ class CutoffIndex:
         return None
 
     def waiting(self) -> Iterable[Trial]:
-        """Paused trials at or above every cutoff, from the top rung down, the best first.
+        """Returns paused trials at or above every cutoff, from the top rung down, the best first.
 
-        Of each rung, only the trials before the first that is below a cutoff.
+        At each rung, the trials after the first trial that is below a cutoff are omitted.
         """
         for rung, queue in self._queues:
             if queue.top >= self._sure[rung]:
@@ -101,7 +101,10 @@ class CutoffIndex:
                 yield trial
 
     def _is_below(self, trial: Trial) -> bool:
-        """Whether a paused trial is below a cutoff; cutoffs change only when a score is added."""
+        """Checks whether a paused trial is below a cutoff.
+
+        A cutoff changes only when a score is added, so that earlier results are reused until then.
+        """
         missed = self._missed.get(trial.number)
         if missed is not None and missed.trials == self._scores[missed.rung].count:
             return True
@@ -112,7 +115,7 @@ class CutoffIndex:
         return True
 
     def interrupted(self) -> Sequence[Trial]:
-        """Trials that were interrupted between two rungs and are at or above every cutoff."""
+        """Returns the trials interrupted between two rungs that are at or above every cutoff."""
         if not self._above and not self._changed:
             return ()  # the usual case
         for rung in self._changed:

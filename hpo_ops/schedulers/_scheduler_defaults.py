@@ -1,7 +1,7 @@
-"""Defaults for the attributes that a user's scheduler does not have.
+"""Defaults for the attributes that a user's scheduler does not define.
 
-A scheduler needs ``max_steps``, ``next`` and ``on_report``. The other attributes of the port have
-defaults that hold for every scheduler, so that a class that does not state them works.
+A scheduler needs ``max_steps``, ``next`` and ``on_report``. The other attributes of the
+`Scheduler` protocol are optional: their defaults are safe for every scheduler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ATTRIBUTES = ("pauses", "copies", "rungs", "forecast_every")
 
 @dataclass(frozen=True)
 class SchedulerWithDefaults:
-    """A user's scheduler, with the port's defaults for the attributes that it does not have.
+    """Wraps a user's scheduler, and adds defaults for the attributes that it does not define.
 
     Attributes:
         inner: The user's scheduler, which makes all decisions.
@@ -26,12 +26,12 @@ class SchedulerWithDefaults:
 
     @property
     def pauses(self) -> bool:
-        """True by default: a class that does not say so may pause trials."""
+        """Whether the user's scheduler may pause trials; True by default."""
         return getattr(self.inner, "pauses", True)
 
     @property
     def copies(self) -> bool:
-        """False by default."""
+        """Whether new trials may start from checkpoints of other trials; False by default."""
         return getattr(self.inner, "copies", False)
 
     @property
@@ -45,7 +45,7 @@ class SchedulerWithDefaults:
 
     @property
     def forecast_every(self) -> int | None:
-        """The user's interval; None by default, so that no curves are fitted."""
+        """Steps between two forecasts; None by default, so that no curves are fitted."""
         return getattr(self.inner, "forecast_every", None)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
@@ -56,7 +56,7 @@ class SchedulerWithDefaults:
 
 
 def with_defaults(scheduler: object) -> Scheduler:
-    """The scheduler itself if it has every attribute of the port, else with defaults.
+    """Returns a scheduler unchanged if it has all attributes, else wrapped with the defaults.
 
     Args:
         scheduler: An object with ``max_steps``, ``next`` and ``on_report``.

@@ -1,4 +1,4 @@
-"""The probability of each active trial to reach the study's target, as an index of the study."""
+"""Index of each active (running or paused) trial's probability to reach the study's target."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ GRID = 8
 
 
 def probability_to_reach(forecast: Forecast, score: float, after: int, last: int) -> float:
-    """The highest predicted probability of a score at any step up to the last; 0 if none is left.
+    """Returns the highest predicted probability of a score at any step after ``after``.
 
-    POP's confidence p sums the increases of P(m), which gives the running maximum of P. It is
-    evaluated at ``GRID`` steps, the last one included.
+    POP's confidence p sums the increases of P(m), which gives the running maximum of P. The
+    maximum is taken over ``GRID`` steps up to and including ``last``. Without such steps it is 0.
     """
     if last <= after:
         return 0.0
@@ -40,20 +40,20 @@ class ProbabilityIndex:
         self._boundary = boundary
         self._probabilities: dict[int, float] = {}
         self._ranked: list[tuple[float, int]] = []
-        """Probability and negated number of each trial; the best is last, of equals the first."""
+        """Probability and negated trial number in ascending order, so that the best is last."""
         self._changed: dict[int, Trial] = {}
         self._processed = 0
-        """Number of entries of ``study.forecast_log`` that were processed."""
+        """Number of entries of ``study.forecast_log`` that have been processed."""
         self._target = -math.inf
         self._short: dict[int, Trial] = {}
         """Trials that had no time left for all of their steps at the last `catch_up`."""
 
     def of(self, number: int) -> float:
-        """The probability of a trial; 0 for a trial without a forecast."""
+        """Returns the probability of a trial, or 0 for a trial without a forecast."""
         return self._probabilities.get(number, 0.0)
 
     def from_best(self) -> Iterator[tuple[float, int]]:
-        """Pairs of probability and trial number, the highest probability first."""
+        """Iterates over pairs of probability and trial number, the highest probability first."""
         return ((probability, -negated) for probability, negated in reversed(self._ranked))
 
     def catch_up(
@@ -66,11 +66,11 @@ class ProbabilityIndex:
         """Computes the probabilities that have changed, and returns the index.
 
         Args:
-            study: The study that this is an index of.
+            study: The study to which the index belongs.
             target: The score to reach.
             probability_of: Computes the probability of a trial that has a forecast.
-            is_short: Whether the deadline leaves a trial no time for all of its steps, so that its
-                probability changes with time; None if there is no deadline.
+            is_short: Checks whether the deadline leaves a trial no time for all of its steps, so
+                that its probability changes with time; None if there is no deadline.
         """
         changed = self._changed
         for number in study.forecast_log[self._processed :]:

@@ -1,4 +1,4 @@
-"""Threshold: stops a trial whose value leaves a given range."""
+"""Threshold: stops a trial whose value is outside of a given range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Threshold:
     Optuna's threshold pruner (https://optuna.readthedocs.io). The bounds are values of the
     metric, not scores. A stopped trial cannot be resumed; its checkpoints may be deleted.
 
-    Departures: none. ``max_steps`` is added, since a scheduler says how far a trial may train.
+    Departures: none. The option ``max_steps`` is added, which limits the steps of a trial.
 
     Example:
         >>> Threshold(lower=0.15, n_warmup_steps=10).upper
@@ -30,7 +30,7 @@ class Threshold:
         upper: Highest value with which a trial continues; None for no upper bound.
         n_warmup_steps: Steps that every trial may train before it is checked.
         interval_steps: Steps between two checks.
-        max_steps: Steps of a full-length trial; None where the training code decides.
+        max_steps: Steps of a full-length trial; None if the training code decides.
     """
 
     pauses: ClassVar[bool] = False

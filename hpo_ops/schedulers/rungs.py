@@ -16,9 +16,10 @@ from hpo_ops.core.trial_state import PAUSED
 
 @cache
 def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
-    """The steps r, r*eta, r*eta**2, ... up to R.
+    """Returns the rungs r, r*eta, r*eta**2, ... up to R, with r = min_steps and R = max_steps.
 
-    Computed with integers: a floating-point logarithm loses a rung for some (r, R, eta).
+    The rungs are computed with integers: a floating-point logarithm loses a rung for some
+    (r, R, eta).
 
     >>> rung_steps(1, 81, 3)
     (1, 3, 9, 27, 81)
@@ -32,10 +33,10 @@ def rung_steps(min_steps: int, max_steps: int, eta: int) -> tuple[int, ...]:
 
 
 def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
-    """The rungs that the trial's last report was the first to reach or pass, lowest first.
+    """Returns the rungs that a trial reached or passed with its last report, lowest first.
 
-    For a paused trial the report on which the pause was decided counts, not the last one: the
-    training may have made more reports before the decision reached it.
+    For a paused trial, the report on which the pause was decided is used instead: the training may
+    have sent more reports before it received the decision.
     """
     seen, step = trial.observations, trial.step
     if trial.decided_step is not None:
@@ -50,22 +51,22 @@ def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
-    """The first rung after a step, or the last step of a full-length trial."""
+    """Returns the first rung after a step, or ``max_steps`` if there is none."""
     return next((rung for rung in rungs if rung > step), max_steps)
 
 
 @lru_cache(maxsize=1024)
 def no_rung(step: int) -> Decision:
-    """The decision on a report that reaches no rung.
+    """Returns the decision to continue after a report that reaches no rung.
 
-    Most reports get this decision, so it is cached.
+    Most reports get this decision, so that it is cached.
     """
     return Decision(CONTINUE, f"step {step} is no rung")
 
 
 @lru_cache(maxsize=1024)
 def ordinal(number: int) -> str:
-    """A number as an English ordinal.
+    """Returns a number as an English ordinal.
 
     >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
@@ -78,7 +79,7 @@ _SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
 
 
 def rank_reason(rank: int, count: int, *, rung: int | str, best: int) -> str:
-    """Why a trial continues or ends at a rung: its rank there, and how many continue.
+    """Returns the reason of a decision at a rung: the trial's rank, and how many trials continue.
 
     >>> rank_reason(4, 9, rung=3, best=3)
     'ranked 4th of 9 trials at rung 3; the best 3 continue'
@@ -110,7 +111,7 @@ class PausedQueue:
             self.top = score
 
     def remove(self, number: int) -> None:
-        """Removes a trial of the queue."""
+        """Removes a trial, which must be in the queue."""
         del self._entries[number]
         heap = self._heap
         while heap and not self._is_waiting(heap[0]):
@@ -118,7 +119,7 @@ class PausedQueue:
         self.top = -heap[0][0] if heap else -math.inf
 
     def __iter__(self) -> Iterator[tuple[float, Trial]]:
-        """Scores and trials, the best first; the queue must not change during the iteration."""
+        """Iterates over scores and trials, the best first; the queue must not change meanwhile."""
         heap = self._heap
         ahead = [(heap[0], 0)] if heap else []
         while ahead:
@@ -135,7 +136,7 @@ class PausedQueue:
 
 
 class Scores(Protocol):
-    """What is kept of the scores at a rung."""
+    """A collection of the scores at a rung, such as a `Ranking` or a `RunningQuantile`."""
 
     def add(self, score: float) -> None: ...
 
@@ -149,28 +150,28 @@ class Bracket(Generic[AnyScores]):
     def __init__(self, rungs: tuple[int, ...], make_scores: Callable[[], AnyScores]) -> None:
         self.rungs = rungs
         self.scores = {rung: make_scores() for rung in rungs}
-        """For each rung the scores that trials first reported at or after it."""
+        """For each rung, the scores that trials first reported at or after the rung."""
         self.queues = {rung: PausedQueue() for rung in reversed(rungs)}
         """The trials that are paused at each rung, the top rung first."""
 
 
 class RungProgress(Generic[AnyScores]):
-    """Which rungs of its bracket a trial has passed."""
+    """The progress of a trial through the rungs of its bracket."""
 
     __slots__ = ("ahead", "arriving", "bracket", "scores")
 
     def __init__(self, bracket: Bracket[AnyScores]) -> None:
         self.bracket = bracket
         self.ahead: float = bracket.rungs[0]
-        """The first rung that the trial has not reached; infinity after the last."""
+        """The first rung that the trial has not reached; infinity after the last rung."""
         self.scores: list[float] = []
-        """The score that the trial first reported at or after each rung it has passed."""
+        """For each rung reached, the score that the trial first reported at or after the rung."""
         self.arriving: tuple[int, ...] = ()
-        """The rungs that the trial's last report was the first to reach or pass."""
+        """The rungs that the trial reached or passed with its last report."""
 
 
 class ProgressByTrial(dict[int, RungProgress[AnyScores]]):
-    """Progress by trial number; a trial without reports is below its first rung."""
+    """Progress by trial number; a trial's entry is created at its first lookup, below any rung."""
 
     def __init__(self, bracket_of: Callable[[int], Bracket[AnyScores]]) -> None:
         super().__init__()
@@ -184,8 +185,8 @@ class ProgressByTrial(dict[int, RungProgress[AnyScores]]):
 class RungIndex(Generic[AnyScores]):
     """Index of the scores and the paused trials at each rung of each bracket.
 
-    A paused trial whose last report reached a rung is in that rung's queue. A trial that was
-    interrupted between two rungs is in ``interrupted`` and only needs a free slot.
+    A paused trial whose last report reached a rung is in that rung's queue. A paused trial that
+    was interrupted between two rungs is in ``interrupted``: it may resume on any free slot.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class RungIndex(Generic[AnyScores]):
         self._queue_of: dict[int, PausedQueue] = {}
 
     def crossed(self, trial: Trial) -> tuple[int, ...]:
-        """The rungs that the trial reached with its last report; see ``crossed_rungs``."""
+        """Returns the rungs that a trial reached with its last report; see ``crossed_rungs``."""
         if trial.decided_step is None:
             return self.progress_of[trial.number].arriving
         return crossed_rungs(trial, self.progress_of[trial.number].bracket.rungs)
@@ -217,7 +218,7 @@ class RungIndex(Generic[AnyScores]):
             self.arrive(trial, progress)
 
     def arrive(self, trial: Trial, progress: RungProgress[AnyScores]) -> tuple[int, ...]:
-        """Adds a report that reaches or passes rungs, and returns the rungs it reaches first."""
+        """Adds a trial's last report to the rungs that it newly reaches, and returns the rungs."""
         step, score, scores = trial.step, trial.observations[-1].score, progress.scores
         bracket = progress.bracket
         rungs = bracket.rungs
@@ -251,5 +252,5 @@ class RungIndex(Generic[AnyScores]):
 
 
 def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex[Ranking]:
-    """The study's index of these rungs, with all trials in one bracket."""
+    """Returns the study's index of the given rungs, with all trials in one bracket."""
     return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0, Ranking))

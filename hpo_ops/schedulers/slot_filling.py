@@ -15,7 +15,7 @@ UntilStep = Callable[[int], int | None]
 
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
-    """The first ``count`` paused and waiting trials, by priority, then by number."""
+    """Returns the first ``count`` paused and waiting trials, by priority, then by number."""
     paused, fresh = study.in_state(PAUSED), study.in_state(WAITING)
     if not paused and not fresh:
         return []
@@ -24,17 +24,18 @@ def waiting_trials(study: Study, count: int) -> list[Trial]:
 
 
 def by_priority(trial: Trial) -> tuple[bool, float, int]:
-    """Sort key: trials with a priority first, the highest first, then the others by number."""
+    """Returns a sort key: the highest priority first, then trials without one by number."""
     return trial.priority is None, -(trial.priority or 0.0), trial.number
 
 
 def fill_slots(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
-    """A group for the free slots: paused and waiting trials first, then new trials.
+    """Returns a group for the free slots: paused and waiting trials first, then new trials.
 
     Args:
         study: The study.
         free: Number of free slots.
-        until_step: Last step of the segment of a trial, from the step it has reached.
+        until_step: Maps the step that a trial has reached to the last step of its next segment
+            (one uninterrupted execution).
     """
     if free <= 0:
         return TrialGroup((), "no slot is free")
@@ -46,7 +47,7 @@ def fill_slots(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
 
 
 def resume_reason(trial: Trial, name: str | None = None) -> str:
-    """Why a paused or waiting trial runs now: a slot is free, and the trial is first in line."""
+    """Returns the reason of a paused or waiting trial that gets a free slot in its turn."""
     name = name or f"trial {trial.number}"
     if trial.state is WAITING:
         return f"{name} was waiting for its first segment"
@@ -54,12 +55,12 @@ def resume_reason(trial: Trial, name: str | None = None) -> str:
 
 
 def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
-    """The member of a group that runs a paused or waiting trial."""
+    """Returns the member of a group that starts or resumes an existing trial."""
     return Member(reason or resume_reason(trial), trial.number, until_step)
 
 
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
-    """A group of these members, and of new trials for the remaining free slots."""
+    """Returns a group of the given members, and of new trials for the remaining free slots."""
     resumed, number, goal = len(members), len(study.trials), study.goal
     new, unstarted = free - resumed, study.unstarted
     if new > unstarted:
@@ -74,7 +75,7 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
-    """The number of resumed and new trials of a group, and why it is not larger."""
+    """Returns the reason of a group: its numbers of trials, and why it is not larger."""
     if resumed + new == free:  # the usual case
         return _full_reason(resumed, new, free)
     started = f"all {study.goal.by_trial().trials} trials have been started"
