@@ -1,4 +1,4 @@
-"""The study file: its model, checks, error messages and JSON Schema."""
+"""The study file, which configures one hyperparameter search: model, checks and messages."""
 
 from hpo_ops.config._sections import Flow, Policy
 from hpo_ops.config._study_changes import CHANGEABLE, OVERRIDABLE

@@ -58,14 +58,14 @@ FoldsField = Annotated[
 
 
 def check_folds(study: StudyConfig, *, most: int) -> None:
-    """Checks that the other keys of a study with folds are compatible with them.
+    """Checks that the other keys of a study with folds are compatible with the folds.
 
     Args:
         study: The study.
-        most: The largest number of trainings that a study may have.
+        most: The largest number of trainings (trials times folds) that a study may have.
 
     Raises:
-        ValueError: A key is not allowed with folds.
+        ValueError: A key is not allowed with folds, or there are too many trainings.
     """
     if study.folds is None:
         return

@@ -1,4 +1,4 @@
-"""Checks a study's metrics, and which other keys are allowed with several of them."""
+"""Checks a study's metrics, and the other keys of a study with several metrics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 def check_metrics(study: StudyConfig) -> None:
-    """Checks the metrics of a study, and the keys that depend on their number.
+    """Checks the metrics of a study, and the keys that depend on the number of metrics.
 
     Raises:
-        ValueError: The metrics are missing or repeated, or a key is not allowed with several.
+        ValueError: The metrics are missing or repeated, or another key is not allowed in a study
+            with several metrics.
     """
     if (study.metric is None) == (not study.metrics):
         raise ValueError("metric is missing, but a study needs metric or metrics, and not both")

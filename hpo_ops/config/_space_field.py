@@ -20,7 +20,7 @@ def parse_space(value: object) -> Space:
     """Parses the search space of a study file.
 
     Raises:
-        SeveralError: Parameters are invalid; one sentence for each problem.
+        SeveralError: Parameters are invalid; the error has one sentence for each problem.
         ValueError: The value is not a mapping.
     """
     if isinstance(value, Space):
@@ -94,7 +94,7 @@ def _number(value: object) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """Tells whether a number is finite; also works for integers too large for a float."""
+    """Returns whether a number is in the range of finite floats; accepts integers of any size."""
     return -sys.float_info.max <= value <= sys.float_info.max
 
 

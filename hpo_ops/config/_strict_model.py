@@ -17,4 +17,4 @@ class Model(BaseModel):
     )
 
     noun: ClassVar[str] = "study"
-    """What the keys belong to, for messages such as "… is not a key that a study has"."""
+    """Word for the configured object in messages such as "… is not a key that a study has"."""

@@ -1,4 +1,4 @@
-"""Keys of a study that can be changed when it is triggered and while it runs."""
+"""The keys of a study that can be changed when the study is triggered or while it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ OVERRIDABLE = (
 def with_changes(
     data: dict[str, Any], changes: Mapping[str, Any], *, keys: Sequence[str], source: str
 ) -> dict[str, Any]:
-    """Changes the values of dotted keys in a study's data, and returns it.
+    """Changes values in a study's data in place, and returns the data.
+
+    Args:
+        data: The study as a mapping.
+        changes: New values by dotted key, such as ``budget.wall``.
+        keys: The dotted keys that may be changed.
+        source: Origin of the changes, for error messages.
 
     Raises:
         StudyError: A key may not be changed, or its section is missing in the study.

@@ -1,6 +1,6 @@
-"""Checks of a study as a whole: combinations of keys that cannot work together.
+"""Checks combinations of keys in a study that are incompatible with each other.
 
-Each check raises a ValueError that starts with the key that is wrong.
+Each check raises a ValueError whose message starts with the invalid key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_runner(study: StudyConfig) -> None:
-    """Checks that the study has what its runner needs, and nothing that the runner cannot do."""
+    """Checks that the study has all keys that its runner needs, and no unsupported keys."""
     runner = find_runner(study.runner)
     if not runner.runs_images and study.code is None:
         raise ValueError(f"code is missing, but is required with runner: {study.runner}")
@@ -34,7 +34,7 @@ def check_runner(study: StudyConfig) -> None:
 
 
 def check_space(study: StudyConfig) -> None:
-    """Checks constraints, enqueued parameters and the grid against the search space."""
+    """Checks that constraints, enqueued parameters and a grid's size fit the search space."""
     known = {*study.space, *(metric.name for metric in study.objectives)}
     for constraint in study.constraints:
         if unknown := constraint.names - known:
@@ -54,7 +54,7 @@ def check_space(study: StudyConfig) -> None:
 
 
 def check_limits(study: StudyConfig) -> None:
-    """Checks parallelism, trials and repeats against the limits of the study file."""
+    """Checks that parallelism, trials and repeats are within the limits of the study file."""
     if study.parallelism > study.ceiling:
         raise ValueError(
             f"parallelism is {study.parallelism}, but must be {study.ceiling} or less "
@@ -73,11 +73,11 @@ def check_limits(study: StudyConfig) -> None:
 
 
 def check_flow(study: StudyConfig, *, has_rungs: bool) -> None:
-    """Checks that scheduler, flow and ``reproducible`` fit together.
+    """Checks that ``scheduler``, ``flow`` and ``reproducible`` are compatible.
 
     Args:
         study: The study.
-        has_rungs: Whether the scheduler decides at rungs only.
+        has_rungs: Whether the scheduler decides only at fixed steps (rungs).
     """
     if study.reproducible and not has_rungs:
         raise ValueError(

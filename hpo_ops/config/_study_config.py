@@ -1,4 +1,4 @@
-"""The model of a study file, with the checks that concern several of its keys."""
+"""The model of a study file, which calls the checks of single keys and of combined keys."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MAX_PARALLELISM = 1_000
 MAX_REPEATS = 1_000
 
 GENERIC_CEILING = 64
-"""Highest parallelism of a study that a generic DAG runs."""
+"""Highest parallelism of a study in a generic DAG (a DAG that runs any study from its conf)."""
 
 
 DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250)]
@@ -65,12 +65,16 @@ DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250
 
 
 def _list_runners(schema: dict[str, Any]) -> None:
-    """Adds the names of all runners to the JSON Schema; called when the schema is made."""
+    """Adds the names of all runners to the JSON Schema; called when the schema is generated."""
     schema["enum"] = runner_names()
 
 
 ENTERED: Mapping[str, Any] = {"entered": True}
-"""Validation context of a study in the ledger: its code folder or a package may be gone by now."""
+"""Validation context for a study that is recorded in the ledger.
+
+Checks that need the study's code folder or another package are skipped, since these may no longer
+exist.
+"""
 
 
 class StudyConfig(Model):
@@ -204,7 +208,7 @@ class StudyConfig(Model):
 
     @model_validator(mode="after")
     def _check_runner(self, info: ValidationInfo) -> Self:
-        # The package of its runner may be gone by now.
+        # The package of a recorded study's runner may no longer be installed.
         if info.context is not ENTERED or self.runner in runner_names():
             check_runner(self)
         return self
@@ -246,10 +250,10 @@ class StudyConfig(Model):
 
     @staticmethod
     def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
-        """Tells whether a policy can be created in order to check it.
+        """Returns whether a scheduler or allocator may be instantiated in order to check it.
 
-        A study in the ledger stays readable if a class that it names is gone or not allowed any
-        more.
+        A study in the ledger stays readable even if its class no longer exists or is no longer
+        allowed: for such a study, only the platform's own policies are instantiated.
         """
         return info.context is not ENTERED or policy.name in {*SCHEDULERS, *ALLOCATORS}
 
@@ -258,24 +262,27 @@ class StudyConfig(Model):
         return create_scheduler(self.scheduler.name, self.scheduler.options)
 
     def create_allocator(self) -> Allocator | None:
-        """Creates the allocator that the study names; None if it names none."""
+        """Creates the allocator that the study names, or returns None if it names no allocator."""
         if self.allocator is None:
             return None
         return create_allocator(self.allocator.name, self.allocator.options)
 
     @property
     def pool(self) -> str:
-        """The pool whose capacity the study's trials lease."""
+        """Name of the pool (shared amount of resources) from which the study's trials lease."""
         return find_runner(self.runner).pool(self)
 
     @property
     def lease(self) -> float:
-        """The amount of the pool that one unit of a trial leases."""
+        """The amount of the pool, such as the number of GPUs, that one unit of a trial leases.
+
+        An allocator may assign several units, or a fraction of a unit, to a trial.
+        """
         return find_runner(self.runner).lease(self)
 
     @property
     def goal(self) -> Goal:
-        """The properties of the study that policies see."""
+        """The properties of the study that are passed to schedulers, allocators and samplers."""
         return Goal(
             direction=self.objective.direction,
             trials=self.trials * self.fold_count,
@@ -292,12 +299,12 @@ class StudyConfig(Model):
 
     @property
     def objective(self) -> Metric:
-        """The first metric, by which schedulers judge and trials are ranked."""
+        """The first metric, which schedulers compare and by which trials are ranked."""
         return self.objectives[0]
 
     @property
     def fold_count(self) -> int:
-        """The number of folds of each trial; 1 without cross-validation."""
+        """The number of folds of each trial; 1 if the study has no cross-validation."""
         return 1 if self.folds is None else self.folds.count
 
     @property
@@ -307,20 +314,21 @@ class StudyConfig(Model):
 
     @property
     def most_trials(self) -> int:
-        """The highest number of trials that the study may be given while it runs."""
+        """The highest value to which ``trials`` can be changed while the study runs."""
         return max(self.trials, self.max_trials or 0)
 
     @property
     def mapped_trials(self) -> int:
-        """The number of mapped task instances of trials in a rolling study's DAG run."""
+        """The number of mapped trial tasks in the DAG run of a rolling study (`flow: rolling`)."""
         return self.most_trials * self.fold_count
 
     @property
     def ceiling(self) -> int:
         """The highest parallelism that can be set without changing the study's DAG.
 
-        If more trials are ready than may run, each slot above the parallelism costs a worker whose
-        task only waits. So such studies have no reserve by default.
+        By default it is twice the parallelism. It equals the parallelism if more trials can be
+        ready than may run, since each task above the parallelism would occupy a worker only to
+        wait.
         """
         if self.max_parallelism is not None:
             return self.max_parallelism
@@ -328,12 +336,12 @@ class StudyConfig(Model):
         return self.parallelism if has_queue else 2 * self.parallelism
 
     def change(self, changes: Mapping[str, Any], *, source: str, is_running: bool) -> StudyConfig:
-        """Returns the study with some keys changed.
+        """Returns a copy of the study with some keys changed.
 
         Args:
-            changes: Values by dotted keys, such as ``{"budget.wall": "1h"}``.
-            source: Where the changes come from, for messages.
-            is_running: Whether the study runs already: fewer keys can be changed then.
+            changes: New values by dotted key, such as ``{"budget.wall": "1h"}``.
+            source: Origin of the changes, for error messages.
+            is_running: Whether the study is running, so that only `CHANGEABLE` keys may change.
 
         Raises:
             StudyError: A key may not be changed, or a value is not allowed.
@@ -349,24 +357,24 @@ class StudyConfig(Model):
             raise StudyError(source, explain(error, StudyConfig)) from error
 
     def as_repeat(self, repeat: int) -> StudyConfig:
-        """Returns the study of one repeat, which differs in the seed."""
+        """Returns a copy of the study for one repeat of an experiment, with the repeat's seed."""
         return self.model_copy(update={"seed": repeat_seed(self.seed, repeat)})
 
     def get(self, key: str) -> Any:
-        """Returns the value of a dotted key, as JSON data."""
+        """Returns the value of a dotted key as JSON data; None if the key's section is null."""
         value: Any = self.to_dict()
         for part in key.split("."):
             value = None if value is None else value[part]
         return value
 
     def changeable(self) -> dict[str, Any]:
-        """Returns the keys that can be changed while the study runs, with their present values."""
+        """Returns the current values of the keys that can be changed while the study runs."""
         return {key: self.get(key) for key in CHANGEABLE}
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the study as a mapping, which `parse_study` reads again."""
+        """Returns the study as a mapping that `parse_study` accepts."""
         return self.model_dump(mode="json")
 
     def to_json(self) -> str:
-        """Returns the study as JSON text, which `read_entered` reads again."""
+        """Returns the study as JSON text that `read_entered` accepts."""
         return json.dumps(self.to_dict(), separators=(",", ":"))

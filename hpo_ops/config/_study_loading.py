@@ -17,7 +17,7 @@ from hpo_ops.config.study_errors import StudyError, explain, shown
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe YAML loader that rejects duplicate keys and locates values that cannot be read."""
+    """A safe YAML loader that rejects duplicate keys and reports where invalid values are."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -55,10 +55,10 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 
 def load_study(path: Path) -> StudyConfig:
-    """Reads and checks a study file; its code folder becomes an absolute path.
+    """Reads and checks a study file, and makes the path of its code folder absolute.
 
     Raises:
-        StudyError: The file cannot be read or is invalid; lists every problem.
+        StudyError: The file cannot be read or is invalid; the error lists every problem.
     """
     source = str(path)
     try:
@@ -86,7 +86,14 @@ def load_study(path: Path) -> StudyConfig:
 
 
 def with_code_path(data: object, folder: Path) -> object:
-    """Makes the path of an existing code folder absolute: a sampler may have to be found in it."""
+    """Returns the data of a study with an absolute path of the code folder, if the folder exists.
+
+    The absolute path is needed to find a sampler that is defined in the code folder.
+
+    Args:
+        data: The content of the study file.
+        folder: The folder to which the path is relative.
+    """
     if isinstance(data, dict) and isinstance(code := data.get("code"), str) and code:
         with contextlib.suppress(OSError, ValueError):
             if (found := (folder / code).resolve()).is_dir():
@@ -98,13 +105,13 @@ def parse_study(data: object, *, source: str, is_entered: bool = False) -> Study
     """Parses and checks a study.
 
     Args:
-        data: The mapping of a study file.
-        source: Where the study comes from, for messages.
-        is_entered: The study is in the ledger already, so that its code folder and classes need
-            not exist any more.
+        data: The content of a study file; must be a mapping.
+        source: Origin of the study, for error messages.
+        is_entered: Whether the study is already recorded in the ledger, so that its code folder
+            and classes need not exist any more.
 
     Raises:
-        StudyError: The study is invalid; lists every problem with its key, value and rule.
+        StudyError: The study is invalid; the error lists every problem with key, value and rule.
     """
     if not isinstance(data, dict):
         kind = "empty" if data is None else type(data).__name__
@@ -119,14 +126,14 @@ def parse_study(data: object, *, source: str, is_entered: bool = False) -> Study
 
 @lru_cache(maxsize=256)
 def read_entered(text: str, *, source: str) -> StudyConfig:
-    """Parses the JSON text of a study in the ledger, which was checked when it was entered.
+    """Parses the JSON text of a study that is recorded in the ledger.
 
     Args:
-        text: The text that `StudyConfig.to_json` wrote.
-        source: Where the text comes from, for messages.
+        text: Text that `StudyConfig.to_json` returned.
+        source: Origin of the text, for error messages.
 
     Raises:
-        StudyError: The text was not written by this version of the package.
+        StudyError: The text is not valid in this version of the package.
     """
     return parse_study(json.loads(text), source=source, is_entered=True)
 

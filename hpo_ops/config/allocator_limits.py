@@ -1,4 +1,7 @@
-"""Limits of a study's allocator: how many units, or which share of one, a trial may get."""
+"""Limits of a study's allocator: how many resource units (such as GPUs) a trial may get.
+
+Several trials may share a unit; each of them then has a fraction of the unit.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def check_allocator(study: StudyConfig) -> None:
-    """Checks that a study that names an allocator may have one.
+    """Checks that a study with an allocator is not ``reproducible``.
 
-    The runner checks what it can hand out itself.
+    Whether the runner supports the allocator is checked by the runner itself.
 
     Raises:
-        ValueError: The study is reproducible, which allows decisions between rounds only.
+        ValueError: The study has an allocator and is reproducible. A reproducible study allows
+            decisions only between rounds (batches of trials).
     """
     if study.allocator is None:
         return
@@ -29,7 +33,12 @@ def check_allocator(study: StudyConfig) -> None:
 
 
 def capacity_of(study: StudyConfig, units: int) -> Capacity:
-    """Returns the capacity that the study's allocator may hand out, of so many units."""
+    """Returns the capacity that the study's allocator may distribute to trials.
+
+    Args:
+        study: The study.
+        units: Number of resource units (such as GPUs) that are available to the study.
+    """
     if study.allocator is None:
         return Capacity(units)
     most = study.allocator.max_width or max(units, 1)

@@ -14,7 +14,13 @@ _PATTERN = r"^\d+(\.\d+)?[smhd]$"
 
 
 def parse_duration(value: object) -> object:
-    """Converts ``90s``, ``30m``, ``2h`` or ``1d`` to seconds; numbers are seconds already."""
+    """Converts text such as ``90s``, ``30m``, ``2h`` or ``1d`` to seconds.
+
+    Other values are returned unchanged; a number is a duration in seconds.
+
+    Raises:
+        ValueError: The text is not a duration.
+    """
     if isinstance(value, str):
         if not re.fullmatch(_PATTERN, value) or value.endswith("\n"):
             raise ValueError(f"is {shown(value)}, but must be a duration: 90s, 30m, 2h or 1d")

@@ -1,4 +1,7 @@
-"""Which forecasts of learning curves the agents of a study make for its scheduler."""
+"""Settings of the learning-curve forecasts that agents compute for a study's scheduler.
+
+An agent is the process beside a training that forwards its reports to the platform.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def check_curves(study: StudyConfig) -> None:
 
     Raises:
         ValueError: The predictor or one of its options is not allowed, or the scheduler has no
-            ``max_steps``, up to which a forecast goes.
+            ``max_steps``, which is the last step of a forecast.
     """
     scheduler = study.create_scheduler()
     if scheduler.forecast_every is None:
@@ -33,11 +36,11 @@ def check_curves(study: StudyConfig) -> None:
 
 
 def forecast_order(study: StudyConfig, *, seed: int) -> ForecastOrder | None:
-    """Says which forecasts the agent of a trial makes; None if the scheduler needs none.
+    """Returns the instructions for a trial's forecasts, or None if the scheduler needs none.
 
     Args:
         study: The study.
-        seed: The trial's seed.
+        seed: Seed of the trial's forecasts.
     """
     scheduler = study.create_scheduler()
     if scheduler.forecast_every is None or scheduler.max_steps is None:

@@ -19,7 +19,7 @@ from hpo_ops.core import Direction
 METRIC = "score"
 """Name of a job's only metric: the value that the method `score` returns."""
 STRATEGIES = {"REINFORCE-BASED": "reinforce"}
-"""Strategies whose sampler has another name."""
+"""Names of samplers by the job's strategy, for strategies that differ from the sampler's name."""
 
 _NAME = r"[A-Za-z_]\w*"
 _STUDY_KEYS = {
@@ -33,11 +33,11 @@ _STUDY_KEYS = {
     "resources.gpu": "gpu_per_pod",
     "resources gpu": "gpu_per_pod",
 }
-"""Keys of a study, with the keys of the job that set them."""
+"""Keys of a job by the key of the study that each of them sets."""
 
 
 def _as_number(value: object) -> object:
-    """Accepts numbers as text, as in the paper."""
+    """Strips whitespace from a number that is given as text, as in the paper."""
     return value.strip() if isinstance(value, str) else value
 
 
@@ -101,7 +101,7 @@ class Job(Model):
         return f"{self.package_name}.{self.module_name}"
 
     def differences(self, other: Job) -> list[str]:
-        """Returns the keys in which two jobs differ."""
+        """Returns the names of the keys in which this job differs from another job."""
         ours, theirs = self.model_dump(), other.model_dump()
         return [key for key in ours if ours[key] != theirs[key]]
 
@@ -110,7 +110,7 @@ def parse_job(data: object) -> Job:
     """Parses and checks a job.
 
     Raises:
-        StudyError: The job is invalid; lists every problem with its key, value and rule.
+        StudyError: The job is invalid; the error lists every problem with key, value and rule.
     """
     if not isinstance(data, dict):
         raise StudyError("job", [f"is {shown(data)}, but must be an object with keys"])
@@ -123,12 +123,12 @@ def parse_job(data: object) -> Job:
 
 
 def study_of(job: Job, *, code: str, runner: str) -> StudyConfig:
-    """Translates a job to a study.
+    """Converts a job to the configuration of a study.
 
     Args:
         job: The job.
-        code: The job's code folder.
-        runner: The runner of the study.
+        code: Path of the job's code folder.
+        runner: Name of the runner that executes the study's trials.
 
     Raises:
         StudyError: A value is not allowed; the message names the key of the job.
@@ -159,7 +159,7 @@ def study_of(job: Job, *, code: str, runner: str) -> StudyConfig:
 
 
 def with_job_keys(problems: Sequence[str]) -> list[str]:
-    """Rewrites problems of a study, so that they name the keys of the job.
+    """Replaces the keys of a study in error messages by the corresponding keys of a job.
 
     >>> with_job_keys(["trials is 0, but must be 1 or more"])
     ['num_iterations is 0, but must be 1 or more']

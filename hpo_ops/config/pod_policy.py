@@ -1,7 +1,7 @@
-"""The operator's pod policy: which settings of pods studies may use.
+"""The pod policy: which Kubernetes pod settings studies may use.
 
-The policy is a YAML file of the cluster's operator. Names in it are shell patterns: ``*`` matches
-any text. Without a file the defaults of :class:`PodPolicy` apply.
+The policy is a YAML file that the operator of the cluster writes. Names in it are shell patterns:
+``*`` matches any text. If there is no file, the defaults of :class:`PodPolicy` apply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOLUME_KINDS = (
     "projected",
     "secret",
 )
-"""Kinds of volumes that give no access to the node, or to anything outside the namespace."""
+"""Kinds of volumes that give no access to the node or to objects outside of the namespace."""
 PLATFORM_FIELDS = (
     "automountServiceAccountToken",
     "ephemeralContainers",
@@ -38,8 +38,8 @@ PLATFORM_FIELDS = (
     "serviceAccountName",
     "shareProcessNamespace",
 )
-"""Fields of a pod's spec that no policy can allow: each would break the platform's containers, or
-show their environment, which contains the token and the keys, to the training."""
+"""Fields of a pod's spec that no policy can allow. Each of them would break the platform's
+containers, or let the training read their environment, which contains tokens and keys."""
 
 Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 
@@ -102,15 +102,15 @@ class PodPolicy(Model):
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Tells whether a name matches one of the patterns."""
+    """Returns whether a name matches at least one of the shell patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def load_pod_policy(path: Path) -> PodPolicy:
-    """Reads and checks a policy file; an empty file has the defaults.
+    """Reads and checks a pod policy file; an empty file results in the default policy.
 
     Raises:
-        ValueError: The file cannot be read or is invalid; lists every problem.
+        ValueError: The file cannot be read or is invalid; the message lists every problem.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -20,11 +20,11 @@ _SUFFIXES = {
 }  # fmt: skip
 _QUANTITY = r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 POOLS = ("cpu", "gpu", "gpu-shared", "spot")
-"""The pools that have a template in ``k8s_pod_templates/``."""
+"""Names of the pools that have a pod template in ``k8s_pod_templates/``."""
 
 
 WHOLE_GPUS = ("gpu", "spot")
-"""Pools whose GPUs are not divided into shares."""
+"""Names of the pools whose GPUs are not shared by several trials."""
 
 
 def amount(quantity: str) -> Decimal:
@@ -111,7 +111,7 @@ class Resources(Model):
 
     @property
     def pool_name(self) -> str:
-        """The pool whose capacity the trial uses."""
+        """Name of the pool from which the trial leases its resources."""
         if self.pool is not None:
             return self.pool
         if not self.gpu:
@@ -119,7 +119,11 @@ class Resources(Model):
         return "gpu" if self.gpu >= 1 else "gpu-shared"
 
     def scaled(self, units: float) -> Resources:
-        """Scales the resources to a number of units; a share of a unit keeps its full memory."""
+        """Returns the resources of a trial with the given number of units.
+
+        These resources are those of one unit. A fraction of a unit still has the unit's full
+        memory.
+        """
         if units == 1:
             return self
         memory = amount(self.memory) * Decimal(max(units, 1.0))
@@ -133,7 +137,7 @@ class Resources(Model):
 
     @property
     def lease(self) -> float:
-        """The amount of the pool that a trial leases: its GPUs, or 1 if it needs no GPU."""
+        """The amount of the pool that a trial leases: its number of GPUs, or 1 without GPUs."""
         return self.gpu or 1.0
 
 

@@ -1,8 +1,8 @@
-"""Plans the rounds of a study with ``flow: rounds``: how many there are, and how large.
+"""Computes the number and size of the rounds of a study with ``flow: rounds``.
 
-Airflow evaluates every unfinished task of a DAG run against the tasks before it, so a study with
-hundreds of rounds slows down with their number. The number of rounds is bounded; a study with more
-trials gets larger rounds, whose trials run ``parallelism`` at a time.
+A round is a batch of trials with a barrier after it. Airflow's scheduling of a DAG run slows down
+with the number of unfinished tasks, so the number of rounds is bounded. A study with many trials
+has larger rounds instead, of which ``parallelism`` trials run at a time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from hpo_ops.config._study_config import StudyConfig
 
 DEFAULT_ROUNDS = 25
-"""Most rounds of a study that does not set ``round_size``."""
+"""Maximum number of rounds that is aimed at if a study does not set ``round_size``."""
 MAX_ROUNDS = 100
-"""Most rounds of any study."""
+"""Maximum number of rounds of a study that sets ``round_size``."""
 
 
 def trials_per_round(study: StudyConfig) -> int:
-    """Returns the number of trials of one round; with cross-validation, the number of folds.
+    """Returns the number of trials in one round; with cross-validation, the number of folds.
 
-    It is ``round_size`` if the study sets it. Otherwise it is the parallelism, or more if the
-    study would need more than 25 rounds.
+    The number is ``round_size`` (times the folds) if the study sets it. Otherwise it is the
+    parallelism, or more if the study would otherwise need more than `DEFAULT_ROUNDS` rounds.
     """
     if study.round_size is not None:
         return study.round_size * study.fold_count
@@ -35,9 +35,10 @@ def trials_per_round(study: StudyConfig) -> int:
 
 
 def count_rounds(study: StudyConfig) -> int:
-    """Returns the most rounds that a study can need; unneeded rounds are skipped.
+    """Returns the maximum number of rounds that a study can need.
 
-    If trials are added when the study is triggered or runs, the last rounds are larger.
+    Rounds that turn out not to be needed are skipped. If ``trials`` is increased when the study is
+    triggered or while it runs, the last rounds become larger.
     """
     rungs = _rungs(study)
     return math.ceil(_visits(study, rungs) / trials_per_round(study)) + rungs
@@ -47,7 +48,7 @@ def check_rounds(study: StudyConfig) -> None:
     """Checks that ``round_size`` is compatible with the study's other keys.
 
     Raises:
-        ValueError: The study has no rounds, or would have too many.
+        ValueError: The study sets ``round_size`` but has no rounds, or would have too many rounds.
     """
     if study.round_size is None:
         return
@@ -66,13 +67,17 @@ def check_rounds(study: StudyConfig) -> None:
 
 
 def _rungs(study: StudyConfig) -> int:
-    """Returns the number of rungs at which trials wait for the end of a round.
+    """Returns the number of rungs (steps) at which trials wait for the end of a round.
 
-    It is 0 for a study that is not reproducible: its trials are judged while they run.
+    The number is 0 for a study that is not reproducible, since its scheduler decides while trials
+    run.
     """
     return len(study.create_scheduler().rungs or ()) if study.reproducible else 0
 
 
 def _visits(study: StudyConfig, rungs: int) -> int:
-    """Returns how many times trials take part in a round, at most, over all rounds."""
+    """Returns the maximum total number of times that trials take part in a round.
+
+    Each trial takes part in at most one round for each rung.
+    """
     return study.goal.trials * max(rungs, 1)

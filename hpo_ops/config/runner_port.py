@@ -1,14 +1,15 @@
-"""The port of runners: everything in which ways of executing trials differ from each other.
+"""The interface of runners, which contains everything that depends on how trials are executed.
 
-A runner executes the segments of trials: `local` as processes of the Airflow worker, `kubernetes`
-as pods. The rest of the platform does not know which runners exist. It asks the registry
-(`hpo_ops.config.runner_registry`) for the runner that a study names, and calls the members below.
+A runner executes the segments (uninterrupted executions) of trials: `local` as processes of the
+Airflow worker, `kubernetes` as pods. The rest of the platform does not depend on particular
+runners. It gets the runner that a study names from the registry
+(`hpo_ops.config.runner_registry`), and calls the members below.
 
-A runner is one folder with a module ``runner.py`` whose ``RUNNER`` is an object of this port. The
-module is imported in every process that reads study files, so it imports nothing heavy at its top:
-no Airflow, no client of a cluster. Methods import what they need.
+A runner is a folder with a module ``runner.py`` whose constant ``RUNNER`` implements the protocol
+`Runner`. Every process that reads study files imports the module, so its top-level imports must be
+fast: neither Airflow nor the client of a cluster. Methods import such packages themselves.
 
-A runner has no state of its own. All members may be called from several threads.
+A runner has no state. All members may be called from several threads.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """One way of executing trials."""
+    """A way of executing trials, such as processes, pods or containers."""
 
     # -- What it is --------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """The value of ``runner:`` in study files; recorded with every segment. Never changes."""
+        """The value of ``runner:`` in study files.
+
+        The name is recorded with every segment, so it must never change.
+        """
         ...
 
     @property
     def generic_dag(self) -> str:
-        """Id of the DAG that runs any study of this runner, given in the trigger's config.
+        """Id of the DAG that runs any study of this runner from the DAG run's conf.
 
-        Each runner has a generic DAG of its own, since the operators of a DAG are fixed.
+        Each runner has its own generic DAG, since the operator classes of a DAG are fixed.
         """
         ...
 
@@ -52,51 +56,57 @@ class Runner(Protocol):
 
     @property
     def packs_code(self) -> bool:
-        """Whether trainings get their code as an archive from the store.
+        """Whether trainings receive their code as an archive from the object store.
 
-        If so, `prepare` packs the study's code folder, uploads it once for each content, and hands
-        its name (`archive`) and the packages to install to the trial tasks. If not, trainings run
-        in the code folder itself, which the worker must be able to read.
+        If so, the task `prepare` packs the study's code folder, uploads the archive unless an
+        archive of the same content exists, and passes its name (`archive`) and the packages to
+        install to the trial tasks. If not, trainings run in the code folder itself, which the
+        worker must be able to read.
         """
         ...
 
     @property
     def reacts_to_interruptions(self) -> bool:
-        """Whether a trial's earlier preemptions and out-of-memory ends change its next segment.
+        """Whether earlier preemptions and out-of-memory errors of a trial affect its next segment.
 
-        If so, the gateway counts them and sends the counts with each segment (`preemptions` and
-        `ooms` of `NextAction`). If not, both are 0.
+        If so, the gateway counts these events and sends the counts with each segment
+        (`preemptions` and `ooms` of `NextAction`). If not, both counts are 0.
         """
         ...
 
     @property
     def log_containers(self) -> Sequence[str]:
-        """Containers whose logs are kept in the store, for ``hpo logs --container``.
+        """Names of containers whose logs are saved in the store, for ``hpo logs --container``.
 
-        Empty where a training's output is in its task's log only.
+        Empty if the output of a training is only in the log of its task.
         """
         ...
 
     @property
     def namespace_key(self) -> tuple[str, ...]:
-        """The path in the study file of the namespace of a study's resources.
+        """The key of the study file that sets the namespace of the study's resources.
 
-        Such as ``("pod", "namespace")``. Empty where all resources are in one place.
+        The key is given as its parts, such as ``("pod", "namespace")``. Empty if the runner has no
+        namespaces.
         """
         ...
 
     @property
     def job_note(self) -> str:
-        """A sentence for people who submit jobs: what of a job this runner ignores; or empty."""
+        """A sentence for users about settings of a job that this runner ignores.
+
+        Empty if the runner ignores no setting.
+        """
         ...
 
     # -- Studies; called by the gateway, the CLI and tasks -----------------------------------
 
     def check_study(self, study: StudyConfig) -> None:
-        """Checks what depends on nothing but the study file.
+        """Checks the study, without access to the platform.
 
-        Called whenever a study is parsed, also one that was started long ago, so a check must not
-        become stricter later. Checks that need the platform are those of `find_refusals`.
+        The method is called whenever a study is parsed, even for a study of an earlier release, so
+        a check must not become stricter later. `find_refusals` contains the checks that need
+        access to the platform.
 
         Raises:
             ValueError: A value is not allowed; the message starts with the key.
@@ -104,95 +114,110 @@ class Runner(Protocol):
         ...
 
     def pool(self, study: StudyConfig) -> str:
-        """The pool whose capacity the study's trials share with other studies."""
+        """Returns the name of the pool from which the study's trials lease resources.
+
+        A pool is a named amount of resources that several studies share.
+        """
         ...
 
     def lease(self, study: StudyConfig) -> float:
-        """How much of its pool one unit of a trial takes; more than 0."""
+        """Returns the amount of the pool that one unit of a trial leases; more than 0.
+
+        A unit is the amount of resources that a trial has by default, such as a GPU.
+        """
         ...
 
     def max_units(self, study: StudyConfig) -> int | None:
-        """Most units that an allocator may give one trial of the study; None for any number."""
+        """Returns the maximum number of units of one trial, or None if there is no maximum.
+
+        The maximum applies to studies with an allocator.
+        """
         ...
 
     def granted(self, study: StudyConfig, units: float) -> dict[str, float]:
-        """The resources of a trial with so many units, as its training is told.
+        """Returns the resources that are announced to a training with the given number of units.
 
-        Always has the key ``units``.
+        The mapping always has the key ``units``.
         """
         ...
 
     def requested(self, study: StudyConfig) -> dict[str, Any]:
-        """The resources that a trial asks for, as its provenance records them. JSON values."""
+        """Returns the resources that a trial requests, as JSON data for its provenance."""
         ...
 
     def provenance(self, study: StudyConfig, environment: Mapping[str, str]) -> Provenance:
-        """What trainings are made from besides their code, such as the image.
+        """Returns the provenance of trainings apart from their code, such as the image.
 
         Args:
             study: The study.
-            environment: Environment variables of the platform, for its own image.
+            environment: Environment variables of the platform, which may name the default image.
         """
         ...
 
     def cache_parts(self, study: StudyConfig) -> dict[str, Any]:
-        """What of the study, besides code, image, command and env, decides what is trained.
+        """Returns the settings of this runner that influence the result of a training.
 
-        Part of the key of the score cache: trials whose parts differ do not share scores. Leave
-        out what has its default value, so that keys stay the same when a setting is added. JSON
-        values.
+        The settings, as JSON data, are part of the key of the score cache, together with code,
+        image, command and env: trials with different settings do not share scores. Settings with
+        their default values must be omitted, so that keys stay the same when a setting is added.
         """
         ...
 
     # -- The platform's settings; called by the gateway at its start -------------------------
 
     def job_priority(self, environment: Mapping[str, str]) -> int:
-        """How much a platform with these environment variables prefers this runner for jobs.
+        """Returns the priority of this runner for jobs; 0 if the runner cannot be used.
 
-        Jobs run with the runner that says the highest number, unless the operator chooses one
-        (``HPO_JOB_RUNNER``). 0 if the runner cannot be used; `local` says 1, `kubernetes` 10.
+        Jobs run with the runner of the highest priority, unless the operator chooses a runner
+        (``HPO_JOB_RUNNER``). The priority of `local` is 1, that of `kubernetes` 10.
+
+        Args:
+            environment: Environment variables of the platform.
         """
         ...
 
     def initial_pools(self) -> Mapping[str, float]:
-        """Capacities of pools that exist from the start, until an operator sets others."""
+        """Returns the initial capacities of pools by name, which an operator may change later."""
         ...
 
     # -- Airflow; called in DAG files and tasks ----------------------------------------------
 
     def operator(self) -> type[TrialTask]:
-        """The operator class of trial tasks.
+        """Returns the Airflow operator class of trial tasks.
 
-        A subclass of `TrialTask` that implements `run_segment`. It is called with the arguments of
-        `TrialTask` only.
+        The class is a subclass of `TrialTask` that implements `run_segment`. It is instantiated
+        with the arguments of `TrialTask` only.
         """
         ...
 
     def find_refusals(self, study: StudyConfig) -> list[str]:
-        """Why the platform refuses a study of this runner now; empty where it does not.
+        """Returns the reasons why the platform cannot run the study now; empty if it can.
 
-        Called by `prepare`, in a worker. Each problem is a sentence that starts with its key.
+        The task `prepare` calls this method in a worker. Each reason is a sentence that starts
+        with the invalid key of the study.
         """
         ...
 
     def find_warnings(self, study: StudyConfig) -> list[str]:
-        """What the operator should know about running this study; logged by `prepare`."""
+        """Returns warnings about running this study, which the task `prepare` logs."""
         ...
 
     def pool_capacity(self, study: StudyConfig) -> float | None:
-        """The capacity of the study's pool, as the platform reports it now.
+        """Returns the current capacity of the study's pool, or None if it cannot be determined.
 
-        Called by `prepare` and every few minutes while studies run, in a worker. None where the
-        pool is unlimited, is set by the operator, or cannot be seen.
+        None also means that the pool is unlimited or that the operator sets its capacity. The
+        method is called in a worker, by the task `prepare` and every few minutes while studies
+        run.
         """
         ...
 
     # -- Leftovers; called by the reconciler and ``hpo doctor`` ------------------------------
 
     def resources_of_task(self) -> RunnerResources | None:
-        """Access to the resources of segments, for a task of Airflow's.
+        """Returns access to the resources of segments, such as pods, for an Airflow task.
 
-        None where the runner leaves nothing behind, or is not set up on this platform.
+        Returns None if the runner creates no resources that can outlive a segment, or is not set
+        up on this platform.
 
         Raises:
             ResourcesUnavailableError: The platform is set up, but cannot be reached.
@@ -200,12 +225,14 @@ class Runner(Protocol):
         ...
 
     def resources_of_person(self, namespace: str | None) -> RunnerResources | None:
-        """Access to the resources of segments, with the rights of the person at the terminal.
+        """Returns access to the resources of segments, with the rights of the user of the CLI.
+
+        Returns None if the runner creates no resources that can outlive a segment.
 
         Args:
-            namespace: Where resources are whose study names no namespace; None for the default.
+            namespace: Namespace of studies that name no namespace; None for the default.
 
         Raises:
-            ResourcesUnavailableError: They cannot be seen from here; says why.
+            ResourcesUnavailableError: The resources cannot be accessed; the message explains why.
         """
         ...

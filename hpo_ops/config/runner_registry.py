@@ -1,8 +1,9 @@
-"""The registry of runners: finds the runner that a study file names.
+"""The registry of runners, which finds the runner that a study file names.
 
-Runners of this package are the folders of ``hpo_ops/runners`` that have a ``runner.py``. Other
-packages announce theirs as entry points of the group ``hpo_ops.runners``, such as
-``slurm = "team_slurm.runner:RUNNER"``. A runner is imported when it is first asked for.
+A runner is a way of executing trials. This package's runners are the folders of
+``hpo_ops/runners`` that have a ``runner.py``. Other packages register runners as entry points of
+the group ``hpo_ops.runners``, such as ``slurm = "team_slurm.runner:RUNNER"``. A runner is imported
+when it is first requested.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from hpo_ops.isolation.allowlist import load_allowed, registered
 logger = logging.getLogger(__name__)
 
 GROUP = "hpo_ops.runners"
-"""Group of entry points, and the package with the platform's own runners."""
+"""Name of the group of entry points, and of the package with the platform's own runners."""
 DEFAULT_RUNNER = "local"
-"""The runner of studies that name none."""
+"""Name of the runner for studies that do not set ``runner``."""
 
 
 class UnknownRunnerError(ValueError):
-    """There is no runner of that name, or it cannot be imported."""
+    """There is no runner with the given name, or the runner cannot be imported."""
 
 
 @cache
 def find_runner(name: str) -> Runner:
-    """The runner of a name.
+    """Returns the runner with the given name.
 
     Raises:
-        UnknownRunnerError: There is none; the message lists the runners that exist.
+        UnknownRunnerError: The runner does not exist, in which case the message lists all runners,
+            or it cannot be imported.
     """
     own = _own_targets()
     if name not in own and name not in registered(GROUP):
@@ -54,14 +56,14 @@ def find_runner(name: str) -> Runner:
 
 
 def runner_names() -> list[str]:
-    """The names of all runners: the platform's own, then those of other packages."""
+    """Returns the names of all runners: the platform's own runners, then other packages'."""
     own = sorted(_own_targets(), key=lambda name: (name != DEFAULT_RUNNER, name))
     return [*own, *sorted(registered(GROUP).keys() - set(own))]
 
 
 @cache
 def all_runners() -> Mapping[str, Runner]:
-    """All runners that can be imported, by name; one that cannot is left out with a warning."""
+    """Returns all runners by name; omits runners that cannot be imported, with a warning."""
     found: dict[str, Runner] = {}
     for name in runner_names():
         try:
@@ -73,12 +75,12 @@ def all_runners() -> Mapping[str, Runner]:
 
 @cache
 def generic_dags() -> Mapping[str, str]:
-    """The generic DAG of each runner, by the runner's name."""
+    """Returns the id of each runner's generic DAG (which runs any study), by runner name."""
     return {name: runner.generic_dag for name, runner in all_runners().items()}
 
 
 def image_runners() -> list[str]:
-    """The names of the runners whose trainings run in container images."""
+    """Returns the names of the runners whose trainings run in container images."""
     return [name for name, runner in all_runners().items() if runner.runs_images]
 
 
@@ -89,7 +91,7 @@ def _import(target: str) -> object:
 
 @cache
 def _own_targets() -> dict[str, str]:
-    """Where the platform's own runners are: ``module:attribute`` by name."""
+    """Returns the import paths (``module:attribute``) of the platform's own runners by name."""
     spec = importlib.util.find_spec(GROUP)
     folders = [] if spec is None else spec.submodule_search_locations or []
     modules = [path for folder in folders for path in Path(folder).glob("*/runner.py")]

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class StudyError(ValueError):
-    """A study file, a trigger's configuration or a job is invalid; lists every problem.
+    """A study file, the conf of a DAG run or a job is invalid; the message lists every problem.
 
     Attributes:
-        source: Where the study comes from: a file, or a description.
+        source: Origin of the study: a path, or a description.
         problems: One sentence for each problem.
     """
 
@@ -27,7 +27,11 @@ class StudyError(ValueError):
 
 
 class SeveralError(ValueError):
-    """Several problems of one value; each sentence continues the value's key."""
+    """A value has several problems.
+
+    Attributes:
+        problems: One phrase for each problem, which continues a sentence that starts with the key.
+    """
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -35,7 +39,7 @@ class SeveralError(ValueError):
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Translates a validation error of pydantic to one sentence for each problem."""
+    """Converts a validation error of pydantic to a list with one sentence for each problem."""
     return [
         sentence
         for detail in error.errors(include_url=False)
@@ -49,7 +53,7 @@ _short.maxstring = _short.maxother = 60
 
 
 def shown(value: object) -> str:
-    """Writes a value for a message, shortened to 60 characters."""
+    """Formats a value for an error message, shortened to 60 characters."""
     try:
         text = _short.repr(value)
     except ValueError:  # Python does not write integers of thousands of digits
@@ -85,7 +89,11 @@ def _sentences(detail: ErrorDetails, model: type[BaseModel]) -> list[str]:
 
 
 def _after(key: str, problem: str) -> str:
-    """Puts a key in front of a problem; a problem of a nested value starts with a dot."""
+    """Puts a key in front of a problem.
+
+    A problem that starts with a dot continues the key, such as ``.lr is 0``; any other problem is
+    separated from the key by a space.
+    """
     return f"{key}{'' if problem.startswith('.') or not key else ' '}{problem}"
 
 
@@ -104,7 +112,10 @@ def _sentence(key: str, detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """Lists the allowed keys of a section, after a suggestion if one is similar."""
+    """Returns a hint for an unknown key: the most similar allowed key, and all allowed keys.
+
+    The hint is empty if the key's section cannot be determined.
+    """
     current: Any = model
     for part in location[:-1]:
         if isinstance(part, int):
@@ -120,7 +131,7 @@ def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
 
 
 def _model_in(annotation: Any) -> Any:
-    """Finds the model in a field's annotation, such as ``Model | None`` or a tuple of models."""
+    """Finds the pydantic model in an annotation such as ``Model | None``; None if it has none."""
     if hasattr(annotation, "model_fields"):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -16,7 +16,10 @@ from hpo_ops.core.search_space import Float, Int, Parameter, Space
 from hpo_ops.protocol import ParamValue
 
 STORAGE_VARIABLE = "HPO_STORAGE_{}"
-"""Environment variable of the gateway with the URL of a storage that studies refer to by name."""
+"""Environment variable of the gateway with the URL of an Optuna storage.
+
+The placeholder is the name by which studies refer to the storage.
+"""
 STORAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
@@ -56,7 +59,7 @@ def fit_enqueued(
     """Converts enqueued sets of parameters to values of the search space.
 
     Raises:
-        SeveralError: Values are outside the space; one sentence for each problem.
+        SeveralError: Values are outside the space; the error has one sentence for each problem.
     """
     fitted, problems = [], []
     for index, params in enumerate(enqueued):
