@@ -38,7 +38,7 @@ class Retraining(Message):
 
     Attributes:
         trial: Number of the trial; None if nothing is retrained.
-        reason: Why the parameters of this trial are retrained, or why nothing is retrained.
+        reason: Why the trial was added to the study, or why nothing is retrained.
     """
 
     trial: int | None = None

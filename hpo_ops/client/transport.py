@@ -70,7 +70,7 @@ class Transport:
             body: JSON body of the request.
             files: Files to send as a multipart form, instead of a body.
             headers: Additional headers.
-            **query: Query parameters; those that are None are omitted.
+            **query: Query parameters by name; a parameter whose value is None is omitted.
 
         Raises:
             GatewayUnreachableError: The gateway did not answer, or is temporarily unavailable.

@@ -121,8 +121,8 @@ class Resources(Model):
     def scaled(self, units: float) -> Resources:
         """Returns the resources of a trial with the given number of units.
 
-        These resources are those of one unit. A fraction of a unit still has the unit's full
-        memory.
+        The section describes one unit. A trial with a fraction of a unit still gets the unit's
+        full memory.
         """
         if units == 1:
             return self

@@ -17,7 +17,7 @@ def seed_all(seed: int, *, but: Collection[str] = ()) -> set[str]:
         but: Names of libraries that are not seeded: ``random``, ``numpy`` or ``torch``.
 
     Returns:
-        The names of those of the three libraries that are imported, including the unseeded.
+        The names of the imported libraries among the three, whether seeded now or excluded.
     """
     if "random" not in but:
         random.seed(seed)

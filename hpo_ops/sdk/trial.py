@@ -72,7 +72,7 @@ class Trial:
         self._seeded |= seed_all(assignment.seed, but=self._seeded)
 
     def seed_imported(self) -> None:
-        """Seeds the generators of those libraries that were imported since the last call.
+        """Seeds the generators of libraries that have been imported but not been seeded yet.
 
         The libraries are Python's ``random``, NumPy and torch. Outside of a trial, nothing is
         seeded.
