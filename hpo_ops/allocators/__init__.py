@@ -33,7 +33,7 @@ def create_allocator(name: str, options: Mapping[str, object]) -> Allocator:
         options: The allocator's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names the allowed ones.
+        ValueError: The name or an option is not allowed. The message states what is allowed.
     """
     made = create_policy(
         "allocator",

@@ -40,7 +40,7 @@ class Scheduler(Protocol):
 
     @property
     def max_steps(self) -> int | None:
-        """Steps of a full-length trial; None where the training code decides."""
+        """Steps of a full-length trial; None if the training code decides."""
         ...
 
     @property

@@ -173,7 +173,7 @@ class Finding(Message):
 def find_leftovers(
     ledger: LedgerPart, runs: Mapping[int, RunState], resources: Mapping[str, ResourceList]
 ) -> list[Finding]:
-    """Returns the leftovers in the order of repair: first those of the ledger, then resources.
+    """Returns the leftovers in the order of repair: first in the ledger, then resources.
 
     The caller must read the ledger last. Otherwise a segment that ends while the three systems are
     read may look open in the ledger but without a resource.

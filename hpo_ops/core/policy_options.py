@@ -47,7 +47,7 @@ def create_policy(
         group: Group of entry points under which installed packages register policies.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names the allowed ones.
+        ValueError: The name or an option is not allowed. The message states what is allowed.
     """
     kind = find_policy(port, known, name, methods=methods, group=group)
     try:

@@ -33,7 +33,7 @@ def create_predictor(
         seed: Seed for a predictor with a field ``seed``, unless the options set the seed.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names the allowed ones.
+        ValueError: The name or an option is not allowed. The message states what is allowed.
     """
     made: Any = create_policy(
         "curves", PREDICTORS, name, options, methods=("predict",), group="hpo_ops.curves"

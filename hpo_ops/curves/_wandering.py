@@ -44,7 +44,7 @@ class WanderingEnsemble:
 
     The deviation is a random walk in the logarithm of the steps, or the integral of one, which is
     smooth and continues the trend of the newest scores. Its scale is estimated from the curve, so
-    that a curve like the families gets narrow intervals and another curve wide ones. Since the
+    that the intervals are narrow for a curve like the families and wide for others. Since the
     walk takes larger steps early, later points weigh more, as they do in the paper.
 
     Scales that are estimated from few points are uncertain themselves, so that the tails are those

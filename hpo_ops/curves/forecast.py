@@ -27,7 +27,7 @@ MAX_STEPS = 48
 def future_steps(after: int, last: int) -> tuple[int, ...]:
     """Returns the steps of a forecast: all steps after ``after`` and up to ``last``.
 
-    If there are more than ``MAX_STEPS``, returns that many, evenly spaced and including ``last``.
+    Of more than ``MAX_STEPS`` steps, returns ``MAX_STEPS``, evenly spaced and including ``last``.
     """
     count = last - after
     if count <= MAX_STEPS:

@@ -63,7 +63,7 @@ def create_scheduler(name: str, options: Mapping[str, object]) -> Scheduler:
         options: The scheduler's own options.
 
     Raises:
-        ValueError: The name or an option is not allowed. The message names the allowed ones.
+        ValueError: The name or an option is not allowed. The message states what is allowed.
     """
     made = create_policy("scheduler", SCHEDULERS, name, options, methods=_METHODS, group=_GROUP)
     if not hasattr(made, "max_steps"):  # a field without a default is no attribute of the class

@@ -36,11 +36,12 @@ class HyperSched:
     refused, the allocator ``uniform`` gives the free units (such as GPUs) to the running trials.
     At the deadline every trial is stopped.
 
-    Departures: the furthest trial is the furthest of the running trials. As published it is the
-    furthest of all, and paused trials are dropped once a trial is refused; then a study ends when
-    its running trials complete, often with half of its time left, since they had all units. Here
-    paused trials stay paused, and are considered again when the furthest trial has completed
-    (``readmit: false`` does as published). The time of the furthest trial is its training time
+    Departures: the furthest trial is chosen among the running trials. As published, it is chosen
+    among all trials, and paused trials are dropped once a trial is refused; then a study ends when
+    its running trials complete, often with half of its time left, since these trials had all
+    units. Here paused trials stay paused, and are considered again when the furthest trial has
+    completed (``readmit: false`` restores the published behaviour). The time of the furthest
+    trial is its training time
     without start-ups, as in the authors' code. At equality a trial is refused, as on the slides.
     Interrupted trials are resumed whatever the time, and the best trial is never paused. While
     more than eta times the age of the study is left, trials are admitted whatever training time

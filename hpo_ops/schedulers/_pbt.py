@@ -1,4 +1,4 @@
-"""Population-based training: poor trials are replaced by perturbed copies of good ones."""
+"""Population-based training: poor trials are replaced by perturbed copies of good trials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pbt:
 
     Attributes:
         population: Number of unfinished trials at a time.
-        max_steps: Steps of a full-length trial, including those of the trials it was copied from.
+        max_steps: Steps of a full-length trial, including the steps of the trials that it copies.
         interval: Steps between two boundaries.
         share: Share of the population that is stopped as the worst, and from which parents are
             chosen as the best.

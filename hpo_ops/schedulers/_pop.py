@@ -36,9 +36,9 @@ class Pop:
     Rasley et al., "HyperDrive: Exploring Hyperparameters with POP Scheduling", Middleware 2017
     (https://doi.org/10.1145/3135974.3135994). At every boundary b a trial is stopped if its score
     is at or below the kill threshold, or if its probability p to reach the target in the remaining
-    time is below 0.05. Of the other trials those with p at or above a threshold, which follows
-    from all probabilities and slots, are promising and continue. The rest are opportunistic: they
-    pause and take turns. A paused trial keeps its checkpoint; a stopped trial cannot be resumed,
+    time is below 0.05. Other trials are promising and continue if p is at or above a threshold,
+    which follows from all probabilities and slots. Otherwise they are opportunistic: they pause
+    and take turns. A paused trial keeps its checkpoint; a stopped trial cannot be resumed,
     and its checkpoints may be deleted.
 
     Departures: the number of slots for promising trials is floor(effective). Promising trials are
