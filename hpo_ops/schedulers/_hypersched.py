@@ -41,11 +41,11 @@ class HyperSched:
     its running trials complete, often with half of its time left, since these trials had all
     units. Here paused trials stay paused, and are considered again when the furthest trial has
     completed (``readmit: false`` restores the published behaviour). The time of the furthest
-    trial is its training time
-    without start-ups, as in the authors' code. At equality a trial is refused, as on the slides.
-    Interrupted trials are resumed whatever the time, and the best trial is never paused. While
-    more than eta times the age of the study is left, trials are admitted whatever training time
-    they brought along from the score cache. Without a deadline this is plain ASHA.
+    trial is its training time without start-ups, as in the authors' code. At equality a trial is
+    refused, as on the authors' slides. Interrupted trials are resumed however little time is left,
+    and the best trial is never paused. While more than eta times the age of the study is left,
+    trials are admitted even if trials from the score cache have a longer training time. Without a
+    deadline this is plain ASHA.
 
     Example:
         >>> HyperSched(max_steps=100, variant=Variant.PROMOTING).eta
