@@ -27,8 +27,9 @@ def open_checkpoint(path: Path) -> Folder:
 def files_of(folder: Folder) -> list[str]:
     """Returns the relative paths of the files in a checkpoint folder, sorted.
 
-    The marker file is left out. The training may replace files after this call, so callers must
-    open each file with `Folder.file`, which follows no links.
+    The marker file, which only marks the local folder as complete, is omitted. The training may
+    replace files after this call, so callers must open each file with `Folder.file`, which follows
+    no links.
 
     Raises:
         BadCheckpointError: The folder is empty, or contains a link, a special file, an unsafe path

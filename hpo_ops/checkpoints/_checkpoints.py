@@ -198,7 +198,7 @@ class Checkpoints:
         return f"{self._uri}/{best}"
 
     def best(self) -> Manifest | None:
-        """Reads the best checkpoint's manifest; returns None if no best checkpoint is complete.
+        """Reads the manifest of the best checkpoint; returns None if ``best/`` has no manifest.
 
         Raises:
             CorruptCheckpointError: The manifest is invalid.
@@ -234,9 +234,10 @@ class Checkpoints:
     def _found(
         self, trial: int, at_most: int | None, first_folder: str | None
     ) -> Iterator[SavedCheckpoint]:
-        """Yields a trial's checkpoints in the store, newest first, recorded in the ledger or not.
+        """Yields the checkpoints of a trial that are in the store, newest first.
 
-        The checkpoints in `first_folder`, if given, come before the trial's own checkpoints.
+        The checkpoints in `first_folder`, if given, come before the trial's own checkpoints. The
+        checkpoints need not be recorded in the ledger.
         """
         if first_folder is not None:
             check_path(first_folder)

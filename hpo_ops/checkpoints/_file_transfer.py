@@ -72,7 +72,7 @@ def receive(store: Store, key: str, target: Path, *, at_most: int) -> tuple[int,
     Args:
         store: The object store.
         key: The object's key in the store.
-        target: The path of the file.
+        target: The path of the new local file.
         at_most: The largest allowed size in bytes.
 
     Raises:

@@ -43,13 +43,13 @@ class Logs:
             yield bytes(obstore.get(self._store, key).bytes())
 
     def all(self, trial: int | None = None) -> list[LogRef]:
-        """Returns the logs of one trial, or of all trials if `trial` is None, sorted."""
+        """Returns the sorted refs of the logs of a trial, or of all trials if `trial` is None."""
         return sorted(self.parts(trial))
 
     def parts(self, trial: int | None = None) -> dict[LogRef, int]:
-        """Counts the parts of each log of one trial, or of all trials if `trial` is None.
+        """Returns the number of parts of each log of a trial, or of all trials if `trial` is None.
 
-        The logs are in the order in which they were begun.
+        The keys of the mapping are in the order in which the logs were begun.
         """
         start = self._base if trial is None else f"{self._base}/{trial}"
         counts: dict[LogRef, int] = {}

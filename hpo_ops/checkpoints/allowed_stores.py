@@ -76,7 +76,8 @@ def _parse(address: str) -> tuple[str, ...]:
     """Splits a URL into scheme, bucket and folders.
 
     Raises:
-        ValueError: The URL is neither an S3 nor a file URL, or programs may parse it differently.
+        ValueError: The URL is neither an S3 nor a file URL, or is ambiguous: different programs
+            could parse it differently.
     """
     if not address.isprintable() or " " in address or any(it in address for it in _AMBIGUOUS):
         raise ValueError(f"store is {address!r}, but must not have blanks or any of {_AMBIGUOUS}")

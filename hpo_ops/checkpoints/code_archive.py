@@ -118,9 +118,12 @@ class _Unpacking:
                 raise BadCodeError(f"the archive is not a tar file: {error}") from error
 
     def _decompress(self, packed: BinaryIO, plain: BinaryIO) -> None:
-        """Decompresses an archive into a file; raises BadCodeError beyond `max_bytes`.
+        """Decompresses a tar.gz archive into a tar file.
 
-        Limiting the decompressed size before the tar is read protects against zip bombs.
+        Limiting the decompressed size before the tar file is read protects against zip bombs.
+
+        Raises:
+            BadCodeError: The archive is not a tar.gz, or the tar file exceeds `max_bytes`.
         """
         size = 0
         try:
@@ -205,7 +208,7 @@ def fetch_code(store: Store, name: str, target: Path) -> None:
     Args:
         store: The object store.
         name: The archive's name in the store, ``code/<hash>.tar.gz``.
-        target: The folder, which must be empty or not exist.
+        target: The folder to unpack the code into; must be empty or not exist.
 
     Raises:
         BadCodeError: The name is not that of a code archive, the content does not have the hash in
@@ -239,7 +242,7 @@ def _verify(folder: Path, name: str, digest: str) -> None:
         digest: The hash in the archive's name.
 
     Raises:
-        BadCodeError: The hash differs, or the folder contains a file that hashes of code exclude.
+        BadCodeError: The hash differs, or the folder contains a file that `hash_code` ignores.
     """
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     if extra := next((path for path in paths if is_left_out(path)), None):
@@ -254,10 +257,10 @@ def _verify(folder: Path, name: str, digest: str) -> None:
 
 
 def find_module(folder: Path, module: str) -> Path | None:
-    """Returns the folder from which a module can be imported, or None if it is not found.
+    """Returns the folder from which a module can be imported, or None if there is no such folder.
 
-    The module is searched for in the folder itself and, if the folder has exactly one subfolder,
-    as in a source archive of setuptools, in that subfolder.
+    The module is searched for in `folder` and, if `folder` has exactly one subfolder (as in a
+    source archive of setuptools), in that subfolder.
     """
     inner = [path for path in folder.iterdir() if path.is_dir()]
     path = Path(*module.split("."))
@@ -276,7 +279,7 @@ def keep_code(store: Store, folder: Path, here: Path) -> str:
         here: The cache: a folder of this machine with one subfolder for each code hash.
 
     Returns:
-        The archive's name in the store, with which `local_code` finds the local copy.
+        The archive's name in the store, with which `local_code` finds the copy in the cache.
     """
     name = upload_code(store, folder)
     _place(here / hash_code(folder), lambda target: copy_code(folder, target))
@@ -311,7 +314,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def local_code(store: Store, name: str, here: Path) -> Path:
-    """Returns the cached folder with an archive's code; downloads the archive if it is missing.
+    """Returns the folder of an archive's code in the local cache; downloads it if necessary.
 
     Args:
         store: The object store.

@@ -79,7 +79,7 @@ def _read_project(file: Path) -> dict[str, Any]:
 
 
 def copy_code(folder: Path, target: Path) -> None:
-    """Copies the files that `pack_code` would pack to another folder.
+    """Copies a folder of code to another folder, without the files that `pack_code` excludes.
 
     Raises:
         BadCodeError: The folder does not exist, or contains a link to a path outside the folder.
@@ -142,7 +142,7 @@ class _CodeFile(NamedTuple):
 
 
 def _opened(folder: Path) -> Folder:
-    """Opens a folder of code; the folder itself may be a link, since the study names it.
+    """Opens a folder of code; the path that the study names may itself be a link to the folder.
 
     Raises:
         BadCodeError: The folder does not exist.
@@ -174,7 +174,10 @@ def _code(source: Folder) -> list[_CodeFile]:
 
 
 def _files(source: Folder) -> Iterator[_CodeFile]:
-    """Yields the code's files, sorted by path; a link to a file in the folder counts as a file."""
+    """Yields the files of a folder of code, sorted by path.
+
+    A link to a file inside the folder counts as a file.
+    """
     for name in sorted(source.files(skip=LEFT_OUT)):
         # Broken links, links to folders, pipes and sockets are skipped as well.
         if is_left_out(name) or not (source.path / name).is_file():

@@ -41,7 +41,7 @@ def session_policy(access: StoreAccess, *, partition: str = "aws") -> str:
         partition: The AWS partition in resource names (ARNs), such as ``aws`` or ``aws-cn``.
 
     Raises:
-        ValueError: The store is not in S3, or a path has characters that a policy interprets.
+        ValueError: The store is not in S3, or a path has special characters, such as wildcards.
     """
     parts = urlsplit(access.store)
     if parts.scheme != "s3" or not parts.netloc:

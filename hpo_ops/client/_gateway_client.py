@@ -134,7 +134,7 @@ class GatewayClient:
         )
 
     def lost(self, study_id: int, numbers: Sequence[int]) -> list[int]:
-        """Returns which of the given trials are recorded as running in the ledger.
+        """Returns the numbers of the given trials that the ledger still records as running.
 
         Args:
             study_id: Id of the study.
@@ -144,7 +144,14 @@ class GatewayClient:
         return lost
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
-        """Compares results received through XCom with the ledger, and records missing results."""
+        """Compares trial results received through XCom with the ledger.
+
+        The gateway records in the ledger the results that are missing there.
+
+        Args:
+            study_id: Id of the study.
+            scores: The trial results received through XCom.
+        """
         body = [score.to_dict() for score in scores]
         return AbsorbedScores.from_dict(self.request("POST", f"/studies/{study_id}/scores", body))
 
@@ -290,12 +297,13 @@ class GatewayClient:
     def submit(
         self, job: Mapping[str, Any], archive: bytes | None, *, key: str | None = None
     ) -> JobStatus:
-        """Submits a job (a study in the job-file format).
+        """Submits a job (a study in the job-file format) and returns the job's status.
 
         Args:
             job: The content of the job file.
             archive: The code as a tar.gz file; None if the job names an archive in the store.
-            key: Idempotency key: a second request with the same key submits nothing.
+            key: Idempotency key: a second request with the same key submits nothing. None for no
+                such protection.
         """
         headers = {"Idempotency-Key": key} if key else None
         if archive is None:

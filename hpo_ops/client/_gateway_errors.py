@@ -24,7 +24,7 @@ class GatewayBusyError(GatewayUnreachableError):
 
 
 class GatewayRefusedError(PermissionError):
-    """The gateway does not accept the token: repeating the request does not help.
+    """The gateway does not accept the request's token: repeating the request does not help.
 
-    An agent concludes from this error that the gateway has closed its segment.
+    An agent concludes from this error that the gateway has closed the agent's segment.
     """

@@ -11,7 +11,7 @@ from hpo_ops.protocol import Assignment, Message
 
 
 class NextActionKind(StrEnum):
-    """What a trial's task does next."""
+    """The possible next actions of a trial's task: run a segment, wait, or finish (``done``)."""
 
     RUN = "run"
     WAIT = "wait"
@@ -25,11 +25,11 @@ class NextAction(Message):
     A segment is one uninterrupted execution of a trial.
 
     Attributes:
-        kind: Whether to run a segment, to wait to be woken, or to finish.
+        kind: The action: to run a segment, to wait until the task is woken, or to finish.
         reason: Why the gateway chose this action, as a sentence for people.
         assignment: What the segment is to do; None if no segment is to run.
-        token: The token with which the segment's agent authenticates itself.
-        score: The trial's result, if the task is to finish.
+        token: The token of the segment's agent for the gateway; None if no segment is to run.
+        score: The trial's result; None unless the task is to finish.
         is_next: Whether the trial is the first in the queue, so that its task may wait a short
             time in the worker instead of being deferred.
         preemptions: How often segments of the trial were preempted before.

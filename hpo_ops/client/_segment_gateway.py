@@ -37,13 +37,13 @@ class SegmentReceipt(Message):
 
 
 class SegmentGateway(Protocol):
-    """The calls of an agent to the gateway; they concern the segment that its token authorises.
+    """The calls of an agent to the gateway, which all concern the agent's own segment.
 
     Every call is idempotent and may raise `GatewayUnreachableError` or `GatewayRefusedError`.
     """
 
     def report(self, reports: Sequence[Report]) -> Control:
-        """Sends reports, or a heartbeat if the list is empty; returns the requested action."""
+        """Sends reports and returns the requested action; empty `reports` serve as a heartbeat."""
         ...
 
     def curve(self) -> list[tuple[int, float]]:
@@ -55,9 +55,9 @@ class SegmentGateway(Protocol):
         ...
 
     def forecast(self, forecast: CurveForecast) -> None:
-        """Sends a forecast of the learning curve.
+        """Sends a forecast of the trial's learning curve.
 
-        Must be called before the report of the step on which the forecast is based is sent.
+        A forecast is based on the curve up to a step, and must be sent before that step's report.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The start of a study: the request of the task `prepare`, and the handle that it receives."""
+"""The start of a study: the request of the task `prepare`, and the gateway's answer to it."""
 
 from __future__ import annotations
 

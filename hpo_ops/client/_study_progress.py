@@ -10,7 +10,7 @@ from hpo_ops.protocol import Message, ParamValue
 
 
 class VerdictKind(StrEnum):
-    """Whether a study continues."""
+    """The possible verdicts on a study: it continues (``go on``), stops, or waits (is paused)."""
 
     GO_ON = "go on"
     STOP = "stop"
@@ -19,12 +19,12 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyVerdict(Message):
-    """Whether a study continues, and why.
+    """The gateway's verdict on whether a study continues, with the reason.
 
     Attributes:
-        kind: Whether the study continues, stops, or waits because it is paused.
-        reason: Why, as a sentence for people.
-        seen: Number of trials that have finished.
+        kind: The verdict: the study continues, stops, or waits because it is paused.
+        reason: Why the gateway reached this verdict, as a sentence for people.
+        seen: Number of the study's trials that have finished.
     """
 
     kind: VerdictKind
@@ -95,7 +95,8 @@ class Progress(Message):
         served: Number of trials for which the score cache served some or all reports.
         folds: Number of folds of each trial; None if the study has no folds.
         begun: Number of trials that have started; with folds, the number of started folds.
-        retraining: Number of the trial that trains the best parameters on all data.
+        retraining: Number of the trial that trains the best parameters on all data; None if the
+            study has no such trial.
     """
 
     id: int

@@ -23,7 +23,7 @@ class Served(Message):
     """The source of reports that the score cache served to a trial.
 
     Attributes:
-        study: Key of the study whose trial produced the reports.
+        study: Key (name in Optuna and in the store) of the study whose trial produced the reports.
         trial: Number of the trial in that study.
         step: The last step whose report was served; later steps are trained by the trial itself.
     """

@@ -36,7 +36,7 @@ class Reconciler:
         gateway: Client of the gateway, through which the ledger is read and changed.
         run_state: Function that returns the state of a study's DAG run, or None if unknown.
         resources: Access to the resources (such as pods) of each reachable runner, by runner name.
-        on_end: Function that is called with each study that was closed.
+        on_end: Function that is called with each study that a repair has marked as ended.
     """
 
     gateway: GatewayClient
@@ -48,7 +48,8 @@ class Reconciler:
     def look(self) -> list[Finding]:
         """Finds leftovers, in the order in which they are to be repaired.
 
-        The ledger is read last, for the reason that `find_leftovers` gives.
+        The ledger is read last: otherwise a segment that ends in the meantime could be mistaken
+        for an open segment whose pod is missing.
         """
         before = self.gateway.ledger_part()
         runs = {study.id: self.run_state(study) for study in before.studies}
@@ -60,7 +61,9 @@ class Reconciler:
         return find_leftovers(ledger, known, found)
 
     def repair(self, findings: Sequence[Finding], *, with_unknown: bool = False) -> list[Repaired]:
-        """Repairs leftovers in order; skips a repair if a repair that it depends on has failed.
+        """Repairs leftovers in order.
+
+        A leftover is skipped if ending its study, or an earlier repair of its segment, failed.
 
         Args:
             findings: The leftovers that `look` returned.

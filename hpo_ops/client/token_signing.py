@@ -32,7 +32,7 @@ _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class TokenKind(StrEnum):
-    """The holder of a token: a task, the triggerer, an agent or an operator's script."""
+    """The possible holders of a token: a task, the triggerer, an agent, an operator's script."""
 
     TASK = "task"
     TRIGGERER = "triggerer"
@@ -41,7 +41,11 @@ class TokenKind(StrEnum):
 
 
 class Purpose(StrEnum):
-    """The purpose of a derived key: which tokens it signs."""
+    """The possible purposes of a derived key: signing the tokens of tasks, agents or scripts.
+
+    The key for ``tasks`` also signs the triggerer's tokens, and the key for ``segments`` signs the
+    tokens of agents.
+    """
 
     TASKS = "tasks"
     SEGMENTS = "segments"
@@ -61,9 +65,9 @@ class SigningKey:
     secret: str = field(repr=False)
 
     def derive(self, purpose: Purpose) -> SigningKey:
-        """Derives the key for one purpose.
+        """Derives a key that signs only the tokens of one purpose.
 
-        Neither this key nor the keys for other purposes can be computed from the derived key.
+        Neither the original key nor a key for another purpose can be computed from the result.
         """
         digest = hmac.new(self.secret.encode(), f"hpo-ops {purpose}".encode(), hashlib.sha256)
         return SigningKey(self.id, digest.hexdigest())
@@ -139,9 +143,10 @@ class KeyRing:
         return next((key for key in self.keys if key.id == key_id), None)
 
     def task_key(self) -> str:
-        """Formats the key with which tasks sign as text that `parse_task_key` accepts.
+        """Returns the task key (the key that signs task tokens) in its text form.
 
-        The text is the password of the Airflow connection ``hpo_gateway``.
+        The text is used as the password of the Airflow connection ``hpo_gateway``, and
+        `parse_task_key` parses it.
         """
         key = self.first.derive(Purpose.TASKS)
         return f"{TASK_KEY_PREFIX}:{key.id}:{key.secret}"
@@ -167,7 +172,10 @@ def _check_length(secret: str) -> None:
 
 
 def parse_task_key(text: str) -> SigningKey:
-    """Parses the key with which tasks sign from the password of the connection ``hpo_gateway``.
+    """Parses the task key (the key that signs task tokens) from its text form.
+
+    Args:
+        text: The password of the Airflow connection ``hpo_gateway``.
 
     Raises:
         ValueError: The password is not a task key; the message explains how to get a task key.

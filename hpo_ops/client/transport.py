@@ -94,8 +94,10 @@ def read_answer(answer: httpx.Response) -> Any:
     """Returns the decoded JSON body of a successful answer; None if the body is empty.
 
     Raises:
-        GatewayUnreachableError: The gateway has failed, is busy, or is temporarily unavailable.
-        GatewayRefusedError: The token is not accepted.
+        GatewayUnreachableError: The gateway is temporarily unavailable; the subclasses
+            `GatewayFailedError` and `GatewayBusyError` stand for an internal error and for too
+            many requests.
+        GatewayRefusedError: The gateway does not accept the request's token.
         LookupError: The requested object does not exist.
         ValueError: The request is invalid; the message explains why.
     """

@@ -117,7 +117,7 @@ NotAFlag = BeforeValidator(_not_a_flag)
 
 
 class Flow(StrEnum):
-    """The two shapes of a study's DAG."""
+    """The possible flows of a study's DAG: rounds with barriers, or slots that are refilled."""
 
     ROUNDS = "rounds"
     ROLLING = "rolling"

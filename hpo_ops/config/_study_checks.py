@@ -73,7 +73,7 @@ def check_limits(study: StudyConfig) -> None:
 
 
 def check_flow(study: StudyConfig, *, has_rungs: bool) -> None:
-    """Checks that ``scheduler``, ``flow`` and ``reproducible`` are compatible.
+    """Checks that ``scheduler``, ``flow`` and ``reproducible`` are compatible with each other.
 
     Args:
         study: The study.

@@ -65,7 +65,7 @@ DagName = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$", max_length=250
 
 
 def _list_runners(schema: dict[str, Any]) -> None:
-    """Adds the names of all runners to the JSON Schema; called when the schema is generated."""
+    """Adds the names of all runners to the JSON Schema of the key ``runner``."""
     schema["enum"] = runner_names()
 
 
@@ -252,8 +252,9 @@ class StudyConfig(Model):
     def _can_be_made(policy: Policy, info: ValidationInfo) -> bool:
         """Returns whether a scheduler or allocator may be instantiated in order to check it.
 
-        A study in the ledger stays readable even if its class no longer exists or is no longer
-        allowed: for such a study, only the platform's own policies are instantiated.
+        A study in the ledger must stay readable even if the class of its scheduler or allocator no
+        longer exists or is no longer allowed. For a study in the ledger, only the platform's own
+        policies are therefore instantiated.
         """
         return info.context is not ENTERED or policy.name in {*SCHEDULERS, *ALLOCATORS}
 
@@ -274,7 +275,7 @@ class StudyConfig(Model):
 
     @property
     def lease(self) -> float:
-        """The amount of the pool, such as the number of GPUs, that one unit of a trial leases.
+        """The amount, such as a number of GPUs, that a trial leases from the pool for each unit.
 
         An allocator may assign several units, or a fraction of a unit, to a trial.
         """
@@ -309,7 +310,7 @@ class StudyConfig(Model):
 
     @property
     def is_retrained(self) -> bool:
-        """Whether the best configuration is trained on all data at the end."""
+        """Whether the best configuration is trained on all data at the end of the study."""
         return self.folds is not None and self.folds.retrain
 
     @property
@@ -326,9 +327,9 @@ class StudyConfig(Model):
     def ceiling(self) -> int:
         """The highest parallelism that can be set without changing the study's DAG.
 
-        By default it is twice the parallelism. It equals the parallelism if more trials can be
-        ready than may run, since each task above the parallelism would occupy a worker only to
-        wait.
+        It is ``max_parallelism`` if the study sets it. By default it is twice the parallelism, but
+        only the parallelism if the study is rolling or a round has more trials than that: further
+        tasks would then occupy workers only to wait.
         """
         if self.max_parallelism is not None:
             return self.max_parallelism

@@ -33,7 +33,7 @@ def check_allocator(study: StudyConfig) -> None:
 
 
 def capacity_of(study: StudyConfig, units: int) -> Capacity:
-    """Returns the capacity that the study's allocator may distribute to trials.
+    """Returns the units that the study's allocator may distribute, and the limits for one trial.
 
     Args:
         study: The study.

@@ -37,7 +37,7 @@ _STUDY_KEYS = {
 
 
 def _as_number(value: object) -> object:
-    """Strips whitespace from a number that is given as text, as in the paper."""
+    """Strips whitespace from a number given as text; returns any other value unchanged."""
     return value.strip() if isinstance(value, str) else value
 
 
@@ -97,7 +97,7 @@ class Job(Model):
 
     @property
     def module(self) -> str:
-        """The module to import, such as ``modelpkg.train``."""
+        """Full name of the module that contains the job's class, such as ``modelpkg.train``."""
         return f"{self.package_name}.{self.module_name}"
 
     def differences(self, other: Job) -> list[str]:

@@ -51,7 +51,7 @@ def _check_absolute(path: str) -> str:
 
 
 class PodPolicy(Model):
-    """Settings of pods that studies may use. Templates of pools are not restricted by it."""
+    """Pod settings that studies may use; settings in the operator's pod templates are exempt."""
 
     noun: ClassVar[str] = "pod policy"
 

@@ -121,8 +121,8 @@ class Resources(Model):
     def scaled(self, units: float) -> Resources:
         """Returns the resources of a trial with the given number of units.
 
-        The section describes one unit. A trial with a fraction of a unit still gets the unit's
-        full memory.
+        The section ``resources`` describes one unit. A trial with a fraction of a unit still gets
+        the unit's full memory.
         """
         if units == 1:
             return self
@@ -137,7 +137,7 @@ class Resources(Model):
 
     @property
     def lease(self) -> float:
-        """The amount of the pool that a trial leases: its number of GPUs, or 1 without GPUs."""
+        """The amount that a trial leases from its pool for each unit: its GPUs, or 1 if none."""
         return self.gpu or 1.0
 
 

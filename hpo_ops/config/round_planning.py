@@ -20,10 +20,10 @@ MAX_ROUNDS = 100
 
 
 def trials_per_round(study: StudyConfig) -> int:
-    """Returns the number of trials in one round; with cross-validation, the number of folds.
+    """Returns the number of trials in one round; with cross-validation, each fold counts as one.
 
-    The number is ``round_size`` (times the folds) if the study sets it. Otherwise it is the
-    parallelism, or more if the study would otherwise need more than `DEFAULT_ROUNDS` rounds.
+    The number is ``round_size`` (times the number of folds) if the study sets it. Otherwise it is
+    the parallelism, or more if the study would otherwise need more than `DEFAULT_ROUNDS` rounds.
     """
     if study.round_size is not None:
         return study.round_size * study.fold_count
@@ -76,8 +76,8 @@ def _rungs(study: StudyConfig) -> int:
 
 
 def _visits(study: StudyConfig, rungs: int) -> int:
-    """Returns the maximum total number of times that trials take part in a round.
+    """Returns the maximum sum of the numbers of trials in all rounds.
 
-    Each trial takes part in at most one round for each rung.
+    A trial takes part in at most one round for each rung, and in one round if there are no rungs.
     """
     return study.goal.trials * max(rungs, 1)

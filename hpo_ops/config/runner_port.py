@@ -3,7 +3,7 @@
 A runner executes the segments (uninterrupted executions) of trials: `local` as processes of the
 Airflow worker, `kubernetes` as pods. The rest of the platform does not depend on particular
 runners. It gets the runner that a study names from the registry
-(`hpo_ops.config.runner_registry`), and calls the members below.
+(`hpo_ops.config.runner_registry`), and calls the members of `Runner`.
 
 A runner is a folder with a module ``runner.py`` whose constant ``RUNNER`` implements the protocol
 `Runner`. Every process that reads study files imports the module, so its top-level imports must be
@@ -102,14 +102,14 @@ class Runner(Protocol):
     # -- Studies; called by the gateway, the CLI and tasks -----------------------------------
 
     def check_study(self, study: StudyConfig) -> None:
-        """Checks the study, without access to the platform.
+        """Checks the keys of a study as far as possible without access to the platform.
 
         The method is called whenever a study is parsed, even for a study of an earlier release, so
         a check must not become stricter later. `find_refusals` contains the checks that need
         access to the platform.
 
         Raises:
-            ValueError: A value is not allowed; the message starts with the key.
+            ValueError: A value is not allowed; the message starts with the value's key.
         """
         ...
 
@@ -121,7 +121,7 @@ class Runner(Protocol):
         ...
 
     def lease(self, study: StudyConfig) -> float:
-        """Returns the amount of the pool that one unit of a trial leases; more than 0.
+        """Returns the amount that a trial leases from the pool for each of its units; more than 0.
 
         A unit is the amount of resources that a trial has by default, such as a GPU.
         """

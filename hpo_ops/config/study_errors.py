@@ -89,10 +89,10 @@ def _sentences(detail: ErrorDetails, model: type[BaseModel]) -> list[str]:
 
 
 def _after(key: str, problem: str) -> str:
-    """Puts a key in front of a problem.
+    """Joins a key and the description of its problem to a sentence.
 
-    A problem that starts with a dot continues the key, such as ``.lr is 0``; any other problem is
-    separated from the key by a space.
+    A description that starts with a dot continues the key, such as ``.lr is 0``; any other
+    description is separated from the key by a space.
     """
     return f"{key}{'' if problem.startswith('.') or not key else ' '}{problem}"
 
@@ -131,7 +131,7 @@ def _near(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
 
 
 def _model_in(annotation: Any) -> Any:
-    """Finds the pydantic model in an annotation such as ``Model | None``; None if it has none."""
+    """Returns the pydantic model in an annotation such as ``Model | None``; None if not found."""
     if hasattr(annotation, "model_fields"):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -73,7 +73,10 @@ def fit_enqueued(
 
 
 def _read(parameter: Parameter | None, value: Any) -> Any:
-    """Converts text such as ``1e-4``, which YAML does not read as a number, to a number."""
+    """Converts text such as ``1e-4``, which YAML does not read as a number, to a number.
+
+    Returns other values, and the values of parameters that are not numeric, unchanged.
+    """
     if isinstance(value, str) and isinstance(parameter, Float | Int):
         with contextlib.suppress(ValueError):
             return float(value)
