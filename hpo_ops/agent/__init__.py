@@ -1,4 +1,7 @@
-"""The agent: sends a training's reports and checkpoints, and passes decisions to the training."""
+"""The agent of a training: sends reports to the gateway and uploads checkpoints to the store.
+
+It passes the gateway's decisions to the training.
+"""
 
 from hpo_ops.agent._agent import Agent
 

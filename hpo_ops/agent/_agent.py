@@ -41,7 +41,7 @@ UNDELIVERED = "its reports were not delivered in time; it resumes from its last 
 
 
 class Agent:
-    """Sends a training's reports and checkpoints, and tells the training the requested action.
+    """Sends a training's reports, uploads its checkpoints and passes it the requested action.
 
     Only `pump`, `flush` and `finish` send requests to the gateway, in the caller's thread;
     checkpoints are uploaded in a separate thread. Reports that cannot be sent yet stay on disk.
@@ -114,10 +114,13 @@ class Agent:
         return self._outbox.reports
 
     def pump(self) -> bool:
-        """Reads new reports and checkpoints, sends due messages, and writes the gateway's answer.
+        """Reads new reports and checkpoints of the training, and sends the messages that are due.
+
+        The action that the gateway answers is written to the workspace for the training.
 
         Returns:
-            Whether the batch of reports was full and the gateway can be called again at once.
+            True if the request was full, so that more reports may be waiting on disk, and the
+            gateway can be called again at once.
         """
         self._read_reports()
         self._look_at_checkpoints()
@@ -157,7 +160,10 @@ class Agent:
         return result
 
     def flush(self) -> None:
-        """Delivers all reports and checkpoints, or gives up when the time limit has passed."""
+        """Delivers all reports and checkpoints that are left.
+
+        Gives up at the deadline, or if the gateway accepts no reports for `finish_seconds`.
+        """
         self._forecasts.close()
         self._closing_at = self._clock()
         while ((is_more := self.pump()) or self._has_work) and self._clock() < self._give_up_at:
@@ -166,7 +172,10 @@ class Agent:
         self._close_uploads()
 
     def set_deadline(self, seconds: float) -> None:
-        """Limits the time for all current and future deliveries; safe in a signal handler."""
+        """Sets the time, `seconds` from now, after which no more messages are delivered.
+
+        May be called in a signal handler. A deadline can only be moved to an earlier time.
+        """
         self._deadline = min(self._deadline, self._clock() + seconds)
 
     @property
@@ -231,7 +240,7 @@ class Agent:
             logger.warning("checkpoint %d was not deleted: %s", step, error)
 
     def _cut_off(self, reason: str) -> None:
-        """Ends uploads and requests a stop of the training after the gateway's refusal."""
+        """Ends uploads and requests a stop of the training after the gateway refused a message."""
         if self._is_cut_off:
             return
         self._is_cut_off = True

@@ -48,7 +48,7 @@ class Uploader:
         self.uploading: int | None = None
 
     def offer(self, step: int) -> None:
-        """Queues the checkpoint of a step, unless it or a newer one was queued or uploaded."""
+        """Queues a step's checkpoint; ignores a step that is not newer than all earlier ones."""
         with self._changed:
             if self._is_closed or step <= max(self._done, self._wanted or 0):
                 return

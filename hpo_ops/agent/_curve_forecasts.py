@@ -52,7 +52,10 @@ Curve = list[tuple[int, float]]
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the child's environment without secrets, since the child may run a user's class."""
+    """Returns the environment variables for the child process that fits curve models.
+
+    Secrets are left out, since the child process may run a class of the user.
+    """
     kept = {name: environment[name] for name in PASSED_ON if name in environment}
     return kept | ONE_THREAD
 
@@ -72,7 +75,7 @@ class Fitter(Protocol):
         ...
 
     def close(self) -> None:
-        """Cancels the current fit, if there is one, and frees its resources."""
+        """Cancels the fit that is running, if any, and frees the fitter's resources."""
         ...
 
 

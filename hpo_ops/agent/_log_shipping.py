@@ -39,9 +39,10 @@ class LogShipper:
         self._thread: threading.Thread | None = None
 
     def ship_if_due(self, now: float) -> None:
-        """Uploads new log data in the background if the last upload was `SHIP_SECONDS` ago.
+        """Uploads new log data in the background, at most once every `SHIP_SECONDS`.
 
-        The first call only starts the interval.
+        Does nothing if the interval has not passed since the last upload (or the first call), or
+        if an upload is still running.
 
         Args:
             now: Monotonic time in seconds.
@@ -70,7 +71,11 @@ class LogShipper:
             time.sleep(RETRY_SECONDS)
 
     def ship(self) -> bool:
-        """Uploads new log data; returns False if an upload failed that the next call repeats."""
+        """Uploads the log data that was written since the last call.
+
+        Returns:
+            False if an upload failed; the next call repeats it.
+        """
         is_all = True
         for ref, path in self._refs.items():
             if ref in self._refused:

@@ -47,8 +47,8 @@ class Outbox:
     Attributes:
         reports: Reports that the gateway has not accepted yet, in order of their steps.
         refusal: Why the gateway refused a message; None if it has refused none.
-        accepted_at: Time at which the gateway last accepted reports.
-        retry_at: Earliest time of the next attempt to reach the gateway.
+        accepted_at: Monotonic time at which the gateway last accepted reports.
+        retry_at: Monotonic time before which no attempt is made to reach the gateway.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Outbox:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether sending is suspended: after a refusal, or until the next attempt is due."""
+        """Whether nothing may be sent: a message was refused, or the next attempt is not due."""
         return self.refusal is not None or self._clock() < self.retry_at
 
     @property
@@ -82,7 +82,7 @@ class Outbox:
 
     @property
     def has_work(self) -> bool:
-        """Whether there are unsent reports or announcements, and no refusal."""
+        """Whether reports or announcements are unsent, and the gateway has refused no message."""
         return bool(self.reports or self._checkpoints) and self.refusal is None
 
     def announce(self, checkpoint: Checkpoint) -> None:

@@ -1,6 +1,6 @@
 """Gathers the provenance of a segment: its code, image, packages and hardware.
 
-One part is known by the runner, the other part is written by the training itself.
+One part is known to the runner; the training writes the other part to a file in the workspace.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class ProvenanceFacts:
         self._known = known
 
     def gather(self) -> Provenance:
-        """Returns the complete provenance; ignores the training's file if it is invalid."""
+        """Returns the complete provenance; an invalid file of the training is ignored."""
         return self._known().over(self._said())
 
     def _said(self) -> Provenance:
-        """Returns the Python version, packages and devices that the training wrote to its file.
+        """Returns the part of the provenance that the training wrote: Python, packages, devices.
 
-        Other fields are ignored: for example, only the runner may declare the code's hash.
+        It is empty if the file is missing or invalid. Other fields are ignored: for example, only
+        the runner may declare the code's hash.
         """
         try:
             said = Provenance.from_json(read_regular(self._file, at_most=MAX_BYTES))

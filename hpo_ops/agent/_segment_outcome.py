@@ -116,7 +116,7 @@ def _after_signal(number: int, end: TrainingEnd) -> Judgement:
 
 
 def _cause_said(said: SegmentResult) -> Cause:
-    """Returns the cause that belongs to the result that the training wrote."""
+    """Returns the cause that corresponds to the outcome in the training's own result file."""
     match said.outcome:
         case Outcome.COMPLETED:
             return Cause.FINISHED
@@ -138,10 +138,11 @@ def _signal_number(exit_code: int | None) -> int | None:
 
 
 def read_result(path: Path) -> SegmentResult | None:
-    """Reads the result that the training wrote.
+    """Reads the result file that the training wrote.
 
     Returns:
-        The result; None if there is no file; a failed result if the file is invalid.
+        The result; None if the file does not exist; a result with the outcome "failed" if the
+        file is invalid.
     """
     try:
         return SegmentResult.from_json(read_regular(path, at_most=MAX_RESULT_BYTES))

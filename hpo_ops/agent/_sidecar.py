@@ -136,9 +136,9 @@ class Segment:
             write_atomically(self.own_folder / RESTORED_STEP, str(step))
 
     def restored_step(self) -> int:
-        """Returns the recorded step of the restored checkpoint.
+        """Returns the step of the restored checkpoint, as recorded by `note_restored`.
 
-        If no step is recorded, it is the first step of the assignment.
+        If nothing is recorded, returns the step from which the assignment resumes.
         """
         if self.own_folder is None:
             return self.assignment.from_step
@@ -148,7 +148,7 @@ class Segment:
             return self.assignment.from_step
 
     def log_to(self, name: str) -> None:
-        """Directs log messages to the container's output and to a file in the log folder.
+        """Directs the agent's log messages to standard output and to a file in the log folder.
 
         Args:
             name: Name of the log file.
@@ -173,7 +173,11 @@ def _own_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def restore(segment: Segment) -> None:
-    """Prepares the workspace: downloads code and checkpoint, writes assignment and a shell."""
+    """Prepares the workspace before the training starts.
+
+    Downloads the code and the checkpoint, writes the assignment, and copies a shell, with which
+    the training is started.
+    """
     workspace = segment.workspace
     segment.log_to(RESTORE_LOG)
     if segment.code is not None:
@@ -221,7 +225,10 @@ def _open_entry_to_all(name: str, folder: int) -> None:
 
 
 def _install_shell(folder: Path) -> None:
-    """Copies a static shell and our scripts into a folder: training images may lack a shell."""
+    """Copies a static shell (busybox) and the scripts that start the training into a folder.
+
+    The training's image may have no shell.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     busybox = shutil.which("busybox")
     if busybox is None:
@@ -235,9 +242,9 @@ def _install_shell(folder: Path) -> None:
 
 
 def run(segment: Segment) -> None:
-    """Runs the agent until the training has ended and all of its messages are delivered.
+    """Runs the agent until the training has ended and the agent has delivered all messages.
 
-    As a sidecar, the agent then waits for SIGTERM.
+    If Kubernetes runs the agent as a sidecar, the agent then waits for SIGTERM.
     """
     segment.log_to(AGENT_LOG)
     workspace = segment.workspace
@@ -254,8 +261,9 @@ def run(segment: Segment) -> None:
     def leave(_number: int, _frame: FrameType | None) -> None:
         """Sets the agent's deadline when SIGTERM announces that the pod is being terminated.
 
-        A sidecar receives SIGTERM after the training has ended. Otherwise the training receives
-        SIGTERM at the same time and gets its grace period to save.
+        A sidecar receives SIGTERM after the training has ended. If the agent is not a sidecar,
+        the training receives SIGTERM at the same time, and the deadline includes the training's
+        grace period to save a checkpoint.
         """
         saving = 0.0 if segment.is_sidecar else assignment.grace_seconds
         agent.set_deadline(saving + LEAVE_SECONDS)

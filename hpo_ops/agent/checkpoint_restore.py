@@ -56,7 +56,7 @@ def with_heartbeats(work: Callable[[], Done], gateway: SegmentGateway) -> Done:
     """Calls `work` in a thread and sends heartbeats to the gateway until the call has ended.
 
     Returns:
-        The result of `work`; an exception in `work` is raised again.
+        The result of `work`. An exception of `work` is raised in the caller's thread.
     """
     future: Future[Done] = Future()
 

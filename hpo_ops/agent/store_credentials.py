@@ -25,10 +25,10 @@ PAUSE_SECONDS = 2.0
 
 
 class SessionGateway(Protocol):
-    """A client of the gateway that requests credentials for one segment."""
+    """A client of the gateway that requests credentials of the store for one segment."""
 
     def store_session(self) -> StoreSession:
-        """Returns new credentials.
+        """Returns new temporary credentials of the store for the segment.
 
         Raises:
             GatewayUnreachableError: The gateway did not answer.
@@ -78,7 +78,7 @@ class SessionCredentials:
         }
 
     def prepare(self) -> None:
-        """Requests credentials before the segment ends, if none have been requested yet.
+        """Requests credentials if none were requested yet; called before the segment ends.
 
         The log is uploaded after the segment has ended, when the gateway no longer issues
         credentials; a short training without checkpoints has requested none until then.

@@ -12,9 +12,9 @@ from airflow.utils.types import DagRunTriggeredByType
 
 
 class AirflowRuns:
-    """DAG runs in Airflow's database.
+    """Starts DAG runs and reads their states in Airflow's database, without checks of permissions.
 
-    The caller must have checked that the user may start the DAG run.
+    Callers of `start` must have checked that the user may start the DAG run.
     """
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:

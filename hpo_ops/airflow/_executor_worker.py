@@ -40,7 +40,8 @@ class Worker:
     Attributes:
         process: The worker process.
         pipe: The scheduler's end of the pipe to the worker; None after the pipe was closed.
-        workload: The workload that was sent to the worker and has not ended; None if idle.
+        workload: The workload that was sent to the worker and has not ended; None if the
+            worker is idle.
         given_at: Monotonic time at which the workload was sent.
         has_begun: Whether the worker has confirmed that it has begun the workload.
     """
@@ -56,7 +57,8 @@ def fork_worker(*, foreign: Sequence[Connection | None], server: str) -> Worker:
     """Starts a worker process that waits for its first workload.
 
     Args:
-        foreign: Ends of the scheduler's other pipes, which the worker inherits and must close.
+        foreign: Pipe ends that belong to the scheduler: the worker inherits them by the fork and
+            closes them.
         server: URL of Airflow's execution API.
     """
     here, there = multiprocessing.Pipe()
@@ -86,7 +88,10 @@ def signal_worker(worker: Worker, number: signal.Signals) -> None:
 
 
 def _work(pipe: Connection, foreign: Sequence[Connection | None], server: str) -> None:
-    """Runs workloads one after the other until the scheduler's end of the pipe is closed."""
+    """Runs the workloads received from `pipe` until the scheduler closes its end of the pipe.
+
+    This is the main function of a worker process.
+    """
     # Ctrl-C is for the scheduler, which lets tasks finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -119,7 +124,7 @@ def _run(workload: ExecutorWorkload, server: str) -> tuple[bool, str | None]:
 
 
 def _kill_children_with(worker: int) -> None:
-    """Configures the kernel to kill a task's process when its worker dies (Linux only).
+    """Makes the kernel kill processes that the worker forks when the worker dies (Linux only).
 
     Args:
         worker: Process id of the worker.

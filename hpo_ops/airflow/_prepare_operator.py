@@ -51,7 +51,7 @@ class PrepareOperator(BaseOperator):
         config: The study configuration; if None, the key ``study`` of the trigger config is used.
         problem: Why the study file cannot be used: the task fails with this message. None if the
             file is valid.
-        runner: The runner of the generic DAG.
+        runner: Name of the generic DAG's runner; used only if `config` is None.
         most_trials: Number of trials for which a rolling study's DAG has tasks; each fold counts
             as a trial.
     """
@@ -120,7 +120,10 @@ class PrepareOperator(BaseOperator):
         return list(range(count))
 
     def _origin(self, config: StudyConfig) -> Provenance:
-        """Determines the provenance of the study's trials; empty if the code cannot be hashed."""
+        """Returns what is known of the trials' provenance before the study starts.
+
+        If the study's code cannot be hashed, the provenance is empty and a warning is logged.
+        """
         try:
             return find_origin(config, os.environ)
         except (BadCodeError, OSError) as error:
@@ -128,13 +131,14 @@ class PrepareOperator(BaseOperator):
             return Provenance()
 
     def _pack_code(self, config: StudyConfig) -> tuple[str | None, list[str]]:
-        """Uploads the code as an archive if the runner needs one, and checks the store's access.
+        """Uploads the study's code as an archive if the runner needs an archive.
 
-        An archive that is already in the store is not uploaded again.
+        An archive that is already in the store is not uploaded again. If there is nothing to
+        upload, the store is read once, so that an unusable store is noticed before any trial.
 
         Returns:
             The archive's name in the store, and the arguments with which pip installs the code's
-            packages; None and an empty list if the runner needs no archive.
+            packages; None and an empty list if no archive is needed.
         """
         store = open_store(config.checkpoints.store or "", store_credentials())
         if config.code is None or not find_runner(config.runner).packs_code:
@@ -148,7 +152,7 @@ class PrepareOperator(BaseOperator):
 
     @property
     def numbers(self) -> XComArg:
-        """A reference to the trial numbers that the task returns, for tasks that are mapped."""
+        """A reference to the returned trial numbers, over which the trial task is mapped."""
         return Numbers(self)
 
     @property
@@ -190,9 +194,10 @@ class PrepareOperator(BaseOperator):
 
 
 def triggering_user(context: Context) -> str | None:
-    """Returns the person who triggered the DAG run, or None if no person did.
+    """Returns the name of the person who triggered the DAG run, or None if no person did.
 
-    Airflow passes the name to the runs that a task of this run triggers, such as repeats.
+    If a task of this DAG run triggers other runs, such as repeats, Airflow gives these runs the
+    same name.
     """
     run = context["dag_run"]
     return run.triggering_user_name or None if run else None
@@ -201,9 +206,9 @@ def triggering_user(context: Context) -> str | None:
 class Numbers(PlainXComArg):
     """A reference to a list of consecutive trial numbers over which a trial task is mapped.
 
-    The list starts with the attribute ``first_trial`` of the task that returns the list; if the
-    task has no such attribute, with 0. So the instance with map index i computes its number
-    ``first_trial + i`` without fetching the list.
+    The first number is the attribute ``first_trial`` of the task that returns the list, or 0 if
+    that task has no such attribute. So the trial task's instance with map index i computes its
+    trial number ``first_trial + i`` without fetching the list from XCom.
     """
 
     def resolve(self, context: Mapping[str, Any]) -> range:

@@ -1,6 +1,6 @@
-"""Triggers the repeats of a study with other seeds.
+"""Triggers the repeats of a study: DAG runs of the same study with other seeds.
 
-The repeats form an experiment: its first DAG run triggers all other runs of the same DAG.
+The repeats form an experiment. The first DAG run of an experiment triggers all others.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
     """Reads from the trigger config which repeat of an experiment the current DAG run is.
 
     Raises:
-        AirflowFailException: The key `REPEAT` of the trigger config was not set by the first run
-            of the experiment, which alone may set it.
+        AirflowFailException: The trigger config has the key ``repeat``, which only the first run
+            of an experiment may set, but its value is invalid or does not match the run's id.
     """
     given = _conf(context).get(REPEAT)
     if given is None:
@@ -61,7 +61,9 @@ def read_repeat(context: Context, study: StudyConfig) -> RepeatOf:
 
 
 def start_repeats(context: Context, repeat: RepeatOf, count: int) -> None:
-    """Triggers the other runs of an experiment if the current run is the first; safe to repeat.
+    """Triggers the other runs of an experiment if the current run is the first.
+
+    A second call does nothing, since the runs exist already.
 
     Args:
         context: The context of the calling task.
@@ -69,7 +71,7 @@ def start_repeats(context: Context, repeat: RepeatOf, count: int) -> None:
         count: Number of runs of the experiment, including the first.
 
     Raises:
-        RuntimeError: Airflow did not start a run.
+        RuntimeError: Airflow did not start one of the runs.
     """
     if repeat.experiment is None or repeat.number > 0:
         return

@@ -1,4 +1,7 @@
-"""Sensors of a study: one ends the study, one waits until its next mapped trial task is needed.
+"""Sensors of a study: `EarlyStopSensor` and `LaterTrialsSensor`.
+
+The first skips tasks that are no longer needed when the study is over, the second waits until the
+study's next mapped trial task is needed.
 
 A study has one of two flows: rounds (batches of trials sampled together) or rolling (each free
 slot is refilled at once).
@@ -32,9 +35,9 @@ ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 class EarlyStopSensor(BaseSensorOperator):
     """Skips the tasks that have not started when a study is over, so that `publish` runs next.
 
-    In a study with rounds, a sensor after each round checks the study once, and waits only while
-    the study is paused. In a rolling study, one sensor runs in parallel with the trials and waits
-    until the study is over.
+    In a study with rounds, a sensor after each round checks once whether the study is over, and
+    waits only while the study is paused. In a rolling study, one sensor runs in parallel with the
+    trials and waits until the study is over.
 
     Args:
         study: The study's handle.
@@ -103,14 +106,14 @@ class EarlyStopSensor(BaseSensorOperator):
             raise DownstreamTasksSkipped(tasks=skipped)
 
     def _instance_of(self, number: int) -> tuple[str, int]:
-        """Returns the task id and the map index of a trial in a rolling study."""
+        """Returns the mapped task's id and the map index of the instance that runs a trial."""
         first = max(first for first in self.trial_tasks if first <= number)
         return self.trial_tasks[first], number - first
 
     def _abandon_lost(self, context: Context, gateway: GatewayClient, study: StudyHandle) -> None:
-        """Fails each trial whose task has ended without a result in the ledger or in XCom.
+        """Marks a trial as failed if its task has ended without a result in the ledger or in XCom.
 
-        This happens, for example, if a person sets the state of a task in Airflow's UI.
+        A task ends so, for example, if a person sets its state in Airflow's UI.
         """
         run_id = context["run_id"]
         states = (
@@ -137,13 +140,13 @@ class EarlyStopSensor(BaseSensorOperator):
     def _absorb(
         self, context: Context, gateway: GatewayClient, study: StudyHandle, lost: Sequence[int]
     ) -> None:
-        """Sends the gateway the results in XCom of trials whose end it did not receive.
+        """Sends the gateway the results that the tasks of lost trials pushed to XCom.
 
         Args:
             context: The context of this task.
             gateway: Client of the gateway.
             study: The study's handle.
-            lost: Numbers of these trials.
+            lost: Numbers of the trials whose ends were not reported to the gateway.
         """
         for number in lost:
             task_id, index = self._instance_of(number)

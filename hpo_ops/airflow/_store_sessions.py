@@ -44,7 +44,7 @@ def open_store_session(access: StoreAccess, segment: str) -> StoreSession:
 
 
 def assume_role(service: Any, role: str, access: StoreAccess, *, name: str) -> StoreSession:
-    """Requests credentials of a role that are limited to some parts of the store.
+    """Requests temporary credentials of an AWS role, limited to some parts of the store.
 
     Args:
         service: A client of the token service (STS), from `token_service`.
@@ -79,7 +79,7 @@ def token_service(credentials: Credentials, *, endpoint: str | None) -> Any:
 
     Args:
         credentials: The credentials of the platform's user.
-        endpoint: URL of the token service; None for AWS's own.
+        endpoint: URL of the token service; None for AWS's own token service.
     """
     import boto3
     from botocore.config import Config

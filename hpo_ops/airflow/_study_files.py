@@ -17,8 +17,9 @@ def list_study_files(folder: Path, only: str | None) -> list[Path]:
 
     Args:
         folder: The folder with the study files.
-        only: Id of the only DAG that is needed: if exactly one file has this name, only that file
-            is returned. None for all files.
+        only: Id of the only DAG that is needed, which is also its study's name. If exactly one
+            file contains this name under the key ``name``, only that file is returned; otherwise
+            all files are. None for all files.
     """
     paths = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
     if only is None:
@@ -31,7 +32,7 @@ def list_study_files(folder: Path, only: str | None) -> list[Path]:
 def read_study_files(
     paths: Sequence[Path], running: Mapping[str, StudyConfig]
 ) -> dict[str, tuple[StudyConfig | None, str | None]]:
-    """Reads study files and checks that their names are unique.
+    """Reads study files and checks that each study's name, which becomes its DAG id, is unique.
 
     Args:
         paths: The study files.
@@ -40,7 +41,8 @@ def read_study_files(
     Returns:
         A study and a problem for each DAG id. The study is None if its file cannot be used; the
         problem is None if the file is valid. If a study runs while its file is invalid or was
-        changed, both are given: the running study, and the reason why no new run can start.
+        changed so that its DAG would have other tasks, both are given: the running study, and the
+        reason why no new run can start.
     """
     found: dict[str, tuple[StudyConfig | None, str | None]] = {}
     sources: dict[str, Path] = {}

@@ -100,10 +100,14 @@ class CollectOperator(BaseOperator):
 
 
 class PublishOperator(BaseOperator):
-    """Copies the best checkpoint to ``best/``, writes ``result.json`` and emits an asset event.
+    """Publishes the best trial: copies its checkpoint, and emits an event of an Airflow asset.
+
+    The checkpoint is copied to ``best/`` in the study's folder of the store, and the study's
+    result is written to ``result.json`` there.
 
     Args:
-        outlet: The asset of the best checkpoint.
+        outlet: The asset of the best checkpoint; an alias in a generic DAG, where the asset's name
+            depends on the study.
         trial_tasks: Ids of the mapped trial tasks of a rolling study (`flow: rolling`). The
             results that these tasks pushed to XCom are first compared with the ledger.
     """
@@ -181,8 +185,8 @@ class PublishOperator(BaseOperator):
     def _copy(self, checkpoints: Checkpoints, best: Best) -> str | None:
         """Copies the best checkpoint to ``best/`` and returns its URI.
 
-        Returns None if the trial was served from another study by the score cache, and that
-        study's checkpoint cannot be read any more.
+        Returns None if the score cache served the best trial from another study, and that study's
+        checkpoint cannot be read any more.
         """
         step = best.checkpoint_step or 0
         number = best.trial if best.checkpoint_trial is None else best.checkpoint_trial
@@ -198,12 +202,13 @@ class PublishOperator(BaseOperator):
 
 
 class FinalizeOperator(BaseOperator):
-    """Ends the study in the ledger, also after failures, and deletes checkpoints not to be kept.
+    """Ends the study in the ledger and deletes the checkpoints that are no longer needed.
 
-    The user's finalizer functions are called first.
+    The task also runs after failed tasks. It first calls the user's finalizer functions; the
+    gateway decides which checkpoints are kept.
 
     Args:
-        result: The result that the task `publish` returned.
+        result: The study's result that the task `publish` returned; None if there is no result.
     """
 
     ui_color = "#eceff1"
@@ -227,7 +232,7 @@ class FinalizeOperator(BaseOperator):
         self.log.info("%d checkpoints kept, %d deleted", len(keep), len(deleted))
 
     def _run_finalizers(self, study: StudyHandle) -> None:
-        """Calls each of the user's finalizer functions; a failure is logged and ignored."""
+        """Calls the user's finalizer functions with the study's result; only logs failures."""
         config = config_of(study)
         code = None if config.code is None else Path(config.code)
         for name in config.finalizers:

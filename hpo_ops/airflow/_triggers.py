@@ -33,10 +33,12 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, key: Key) -> WakeUp:
-        """Waits until the gateway answers that the wait identified by `key` is over.
+        """Waits until the gateway answers that what `key` identifies has happened.
+
+        For example, that a given trial of a study may run.
 
         Returns:
-            The gateway's answer, with the reason why the wait is over.
+            The gateway's answer, which contains the reason for ending the wait.
         """
         future: asyncio.Future[WakeUp] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)

@@ -12,10 +12,13 @@ from hpo_ops.checkpoints.code_archive import archive_name, local_code, split_add
 
 
 def unpack_code(address: str) -> Path:
-    """Unpacks a code archive from a store, unless this was done before, and returns the folder.
+    """Returns the local folder of a code archive; unpacks the archive if the folder is missing.
+
+    Args:
+        address: The archive's URL in a store.
 
     Raises:
-        BadCodeError: The address is not the address of a code archive, the store is not allowed,
+        BadCodeError: `address` is not the address of a code archive, the store is not allowed,
             or the archive is invalid.
     """
     store, name = split_address(address)
@@ -27,9 +30,13 @@ def unpack_code(address: str) -> Path:
 
 
 def present_code(code: str) -> Path:
-    """Returns the code folder of a study, and unpacks its archive if the folder is missing here.
+    """Returns the code folder of a study on this machine.
 
-    The folder is missing if `prepare` unpacked the archive on another worker machine.
+    If the task `prepare` unpacked the code archive on another machine, the archive is also
+    unpacked on this machine.
+
+    Args:
+        code: Path of the code folder on the machine of `prepare`.
     """
     folder = Path(code)
     store = default_store()

@@ -19,7 +19,8 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
 
     Args:
         config: The study's configuration.
-        environment: Environment variables, which name the platform's own image.
+        environment: Environment variables of this process, from which the runner reads the name of
+            the platform's own image.
 
     Raises:
         BadCodeError: The code folder is empty, or too large to be code.
@@ -29,7 +30,7 @@ def find_origin(config: StudyConfig, environment: Mapping[str, str]) -> Provenan
 
 
 def describe_code(folder: Path, *, known: str | None = None) -> Provenance:
-    """Determines the hash of a code folder, and its git commit if it is in a repository.
+    """Returns a provenance with the hash of a code folder and, in a git repository, its commit.
 
     Args:
         folder: The code folder.

@@ -1,6 +1,6 @@
 """Gives tasks and pods access to the gateway and the checkpoint store.
 
-Addresses and credentials come from two Airflow connections.
+Addresses and credentials come from the Airflow connections `hpo_gateway` and `hpo_s3`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ROLE = re.compile(r"arn:[a-z-]+:iam::\d*:role/[^\s*]+")
 
 
 def gateway_url(connection: Connection) -> str:
-    """Returns the gateway's URL, from its connection."""
+    """Returns the gateway's URL from the fields of the Airflow connection `hpo_gateway`."""
     port = f":{connection.port}" if connection.port else ""
     return f"{connection.schema or 'http'}://{connection.host}{port}"
 
@@ -84,9 +84,9 @@ def _task_key() -> SigningKey:
 
 
 def store_credentials() -> Credentials:
-    """Returns the credentials of the checkpoint store from its connection.
+    """Returns the credentials of the checkpoint store from the Airflow connection `hpo_s3`.
 
-    If the connection does not exist, the credentials come from the environment variables.
+    If the connection does not exist, the credentials come from environment variables (``AWS_*``).
     """
     try:
         connection = BaseHook.get_connection(STORE)
@@ -111,12 +111,12 @@ _PLAIN = {"endpoint_url", "region_name", POD_ENDPOINT, POD_ROLE}
 
 
 def _needs_hook(connection: Connection) -> bool:
-    """Checks whether a connection has fields that only the AWS hook can read, such as a role."""
+    """Checks whether an AWS connection has fields that only Airflow's AWS hook can interpret."""
     return bool(connection.extra_dejson.keys() - _PLAIN)
 
 
 def _plain_credentials(connection: Connection) -> Credentials:
-    """Returns credentials from the connection's fields, without creating a slow boto session."""
+    """Returns the credentials in an AWS connection's fields; faster than Airflow's AWS hook."""
     extra = connection.extra_dejson
     return Credentials(
         access_key_id=connection.login or "",
@@ -148,7 +148,7 @@ def _from_a_pod(url: str) -> str:
 
 
 def store_extra() -> dict[str, Any]:
-    """Returns the extra fields of the store's connection; empty if there is no connection."""
+    """Returns the extra fields of the connection `hpo_s3`; empty if it does not exist."""
     with contextlib.suppress(AirflowNotFoundException):
         extra: dict[str, Any] = BaseHook.get_connection(STORE).extra_dejson
         return extra
@@ -171,12 +171,12 @@ def pod_role() -> str | None:
 
 
 def pods_get_platform_keys() -> bool:
-    """Checks whether pods get the platform's own keys, which are valid for the whole store."""
+    """Checks whether pods get the platform's own keys, which give access to the whole store."""
     return pod_role() is None and store_credentials().access_key_id is not None
 
 
 def token_endpoint() -> str | None:
-    """Returns the URL of the token service (STS) of an S3 service, or None for AWS's own."""
+    """Returns the URL of the token service (STS) from the connection `hpo_s3`; None for AWS's."""
     extra = store_extra()
     own: str | None = extra.get("service_config", {}).get("sts", {}).get("endpoint_url")
     return own or extra.get("endpoint_url") or None

@@ -92,9 +92,9 @@ def build_dags(folder: Path, *, only: str | None = None) -> dict[str, DAG]:
 
 
 def _generic_or_broken_dag(runner: str) -> DAG:
-    """Builds a runner's generic DAG, or a placeholder if its operator cannot be imported.
+    """Builds a runner's generic DAG, or a placeholder if the runner's operator cannot be imported.
 
-    So the DAGs of other runners can be built if the libraries of one runner are not installed.
+    So other runners' DAGs are built even if the libraries of one runner are not installed.
     """
     try:
         return build_generic_dag(runner)
@@ -200,7 +200,10 @@ def _frame(
     publish_rule: TriggerRule,
     **arguments: Any,
 ) -> DAG:
-    """Builds a DAG with `prepare`, `publish` and `finalize` around the tasks that `body` adds."""
+    """Builds a DAG with the tasks `prepare`, `publish` and `finalize`, and the tasks of `body`.
+
+    The function `body` adds the tasks between `prepare` and `publish`.
+    """
     with DAG(
         dag_id=dag_id,
         schedule=None,
@@ -345,11 +348,11 @@ def _add_rolling(
 
 
 def _add_retraining(study: StudyConfig, ends: list[Any]) -> list[Any]:
-    """Adds the task that retrains the best trial of a study with folds on all data at the end.
+    """Adds the task that trains the best configuration once more, on the data of all folds.
 
     Args:
         study: The study's configuration.
-        ends: The tasks after which the task runs.
+        ends: The tasks after which the new task runs.
 
     Returns:
         The tasks in `ends` and the new task.

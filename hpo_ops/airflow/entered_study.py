@@ -34,7 +34,7 @@ def config_of(study: StudyHandle) -> StudyConfig:
 
 
 def open_checkpoints(study: StudyHandle) -> Checkpoints:
-    """Opens the study's checkpoints in the store, with the credentials of Airflow's connection."""
+    """Opens the study's checkpoints in the store, with the credentials of the platform."""
     store = config_of(study).checkpoints.store or ""
     open_it = partial(open_store, store, store_credentials())
     return Checkpoints(open_it, study.key, uri=store)

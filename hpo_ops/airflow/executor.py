@@ -150,7 +150,7 @@ class WorkerPipeExecutor(BaseExecutor):
         super().change_state(key, state, info, remove_running)
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
-        """Drops a task that the scheduler will queue again, and kills a worker that runs it."""
+        """Drops a task that the scheduler will queue again; kills the worker if the task runs."""
         self.queued_tasks.pop(ti.key, None)
         self._drop(ti.key)
         self.running.discard(ti.key)
@@ -173,13 +173,13 @@ class WorkerPipeExecutor(BaseExecutor):
         yield from (worker.workload for worker in self._workers if worker.workload is not None)
 
     def _in_advance(self) -> int:
-        """Returns how many workloads may currently be accepted before a worker is idle."""
+        """Returns how many workloads may be accepted now in excess of the number of workers."""
         recent = time.monotonic() - self.RECENT_SECONDS
         with self._lock:
             return sum(ended_at > recent for ended_at in self._ended_at)
 
     def _drop(self, key: WorkloadKey) -> None:
-        """Drops a workload without reporting its state, and kills a worker that runs it."""
+        """Drops a workload without reporting its state; kills the worker if the workload runs."""
         with self._lock:
             for workload in [each for each in self._waiting if each.key == key]:
                 self._waiting.remove(workload)
@@ -209,7 +209,11 @@ class WorkerPipeExecutor(BaseExecutor):
                 self._give_out()
 
     def _bury(self, worker: Worker) -> None:
-        """Removes a dead worker; fails its workload if it was begun, otherwise requeues it."""
+        """Removes a dead worker from the executor.
+
+        A workload that the worker had begun is reported as failed; a workload that it had not
+        begun is queued again.
+        """
         self._receive_all(worker)
         self._workers.remove(worker)
         close_worker(worker)
@@ -244,7 +248,7 @@ class WorkerPipeExecutor(BaseExecutor):
         )
 
     def _give_out(self) -> None:
-        """Sends waiting workloads to idle workers, one to each."""
+        """Sends one waiting workload to each idle worker, until no workload is waiting."""
         for worker in self._workers:
             if not self._waiting:
                 return

@@ -82,12 +82,15 @@ class ReconcileOperator(BaseOperator):
 
 
 def update_capacities(gateway: GatewayClient) -> dict[str, float]:
-    """Determines the capacity (number of units) of each running study's pool, and reports it.
+    """Determines the capacity (number of units) of each running study's pool.
+
+    The capacities are sent to the gateway.
 
     The capacity can change while studies run, because cluster nodes are added and removed.
 
     Returns:
-        The capacity by pool, for the pools whose capacity the runner could determine.
+        The capacity by the pool's name; pools whose capacity the runner cannot determine are left
+        out.
     """
     found: dict[str, float] = {}
     for study in gateway.ledger_part().studies:
@@ -104,13 +107,13 @@ def update_capacities(gateway: GatewayClient) -> dict[str, float]:
 
 
 def run_state(task_instance: Any, study: LedgerStudy) -> RunState:
-    """Returns the state of a study's DAG run.
+    """Returns the state of a study's DAG run; ``MISSING`` if the run was deleted.
 
-    Runs are counted first, because `get_dagrun_state` raises the same exception for a deleted run
-    as for other errors.
+    The DAG runs with the id are counted first, because `get_dagrun_state` raises the same
+    exception for a deleted run as for other errors.
 
     Args:
-        task_instance: The instance of the running task.
+        task_instance: The task instance of the reconciler, through which Airflow is queried.
         study: The study in the ledger.
     """
     if not task_instance.get_dr_count(dag_id=study.dag_id, run_ids=[study.run_id]):

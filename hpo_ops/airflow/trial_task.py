@@ -43,8 +43,9 @@ class TrialTask(BaseOperator):
 
     Args:
         number: The trial's number.
-        hyperparameters: The trial's hyperparameters, if they are known before the trial starts.
-        folds: Number of folds of each trial, if it is known before the trial starts.
+        hyperparameters: The trial's hyperparameters; None if the gateway assigns them when the
+            trial starts.
+        folds: Number of folds of each trial; 1 without folds, or if the number is not known yet.
         is_retraining: Whether the task retrains the best trial on all data. The gateway then
             assigns the trial's number.
     """
@@ -85,7 +86,7 @@ class TrialTask(BaseOperator):
 
     @property
     def trial_name(self) -> str:
-        """The name of the trial in log lines."""
+        """The name of the trial in log lines: its number (with its fold), or "the retraining"."""
         if self.is_retraining:
             return "the retraining"
         return Goal(trials=0, folds=self.folds).name_of(self.number)
@@ -194,7 +195,7 @@ class TrialTask(BaseOperator):
 
 
 def assigned(action: NextAction) -> Assignment:
-    """Returns the assignment of a next action of the kind "run".
+    """Returns the assignment in the gateway's next action, which must be to run a segment.
 
     Raises:
         ValueError: The next action has no assignment or no token.
@@ -207,7 +208,7 @@ def assigned(action: NextAction) -> Assignment:
 
 
 def known_study(action: NextAction) -> StudyHandle:
-    """Returns the study that a next action belongs to.
+    """Returns the handle of the study to which the gateway's next action belongs.
 
     Raises:
         ValueError: The next action names no study.

@@ -1,4 +1,6 @@
-"""The trigger form of a study's DAG: typed fields in Airflow's UI, or keys of ``--conf``.
+"""The form with which a person triggers a study's DAG run in Airflow's UI.
+
+On the command line, the same fields are keys of ``--conf``.
 
 The module builds the form's fields and reads the values that a DAG run was triggered with.
 """
@@ -72,7 +74,10 @@ def form_of(study: StudyConfig) -> dict[str, Param]:
 
 
 def generic_form() -> dict[str, Param]:
-    """Builds the form of a generic DAG: one field for a complete study, as object or YAML text."""
+    """Builds the trigger form of a generic DAG, whose one field is a complete study.
+
+    The study is given as a JSON object or as YAML text.
+    """
     return {
         STUDY: Param(
             {},
@@ -100,12 +105,12 @@ def read_trigger(
         conf: The trigger config of the DAG run.
         params: The values of the form's fields, including defaults.
         source: Where the configuration comes from, for error messages.
-        folder: The folder to which a relative code folder of a complete study refers.
-        runner: The runner of the generic DAG.
-        unpack: Unpacks a code archive from a store and returns its folder.
+        folder: The folder to which the path of the study's code is relative (generic DAG only).
+        runner: Name of the generic DAG's runner (generic DAG only).
+        unpack: Unpacks the code archive at a URL and returns its folder (generic DAG only).
 
     Raises:
-        StudyError: A key is unknown, or a value is not allowed.
+        StudyError: A key of `conf` is unknown, or a value is not allowed.
     """
     known = (STUDY,) if config is None else OVERRIDABLE
     if unknown := sorted(set(conf) - {*known, REPEAT}):
@@ -215,9 +220,10 @@ def _study_schema() -> dict[str, Any]:
 
 
 def _schema_at(key: str) -> dict[str, Any]:
-    """Returns the JSON Schema of a dotted key of a study, without ``anyOf``.
+    """Returns the JSON Schema of a key in a study file, for a field of the trigger form.
 
-    If the value may be missing, "null" is one of the types.
+    Nested keys are dotted, such as ``metric.name``. Alternatives (``anyOf``) are merged into one
+    schema with a list of types, which contains "null" if the value may be missing.
     """
     root = _study_schema()
     schema: dict[str, Any] = root
@@ -234,9 +240,9 @@ def _schema_at(key: str) -> dict[str, Any]:
 
 
 def _section(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the object schema that a schema refers to, or the schema itself without a reference.
+    """Resolves the reference (``$ref``) in a JSON Schema; without one, returns the schema itself.
 
-    The reference may be one choice of an ``anyOf``, for example beside null.
+    The reference may be one of the alternatives in ``anyOf``, for example beside "null".
     """
     for choice in [schema, *schema.get("anyOf", [])]:
         if "$ref" in choice:

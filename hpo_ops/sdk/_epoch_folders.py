@@ -34,7 +34,7 @@ def save_epoch(checkpoint_path: str | Path, epoch: int) -> Iterator[Path]:
 
 
 def newest_epoch(checkpoint_path: str | Path) -> Path | None:
-    """Returns the complete checkpoint folder with the highest epoch, or None if none exists."""
+    """Returns the highest epoch's complete folder in `checkpoint_path`; None if none exists."""
     path = Path(checkpoint_path)
     complete = [
         folder

@@ -11,7 +11,7 @@ WITHOUT_FOLDS = 5
 def split_fold(
     samples: int, *, fold: int | None, folds: int | None, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Returns the indices of the training samples and of the validation samples, ascending.
+    """Returns the indices of a fold's training samples and of its validation samples, ascending.
 
     The samples are shuffled and assigned to the folds in turn, so that each sample is in the
     validation part of exactly one fold, and the sizes of the validation parts differ by at most
@@ -29,7 +29,7 @@ def split_fold(
         seed: Seed of the shuffling.
 
     Raises:
-        ValueError: There are fewer samples than folds, or fewer than five without folds.
+        ValueError: There are fewer samples than folds or, if `folds` is None, fewer than five.
     """
     count = folds or WITHOUT_FOLDS
     if samples < count:

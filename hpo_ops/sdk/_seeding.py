@@ -17,7 +17,8 @@ def seed_all(seed: int, *, but: Collection[str] = ()) -> set[str]:
         but: Names of libraries that are not seeded: ``random``, ``numpy`` or ``torch``.
 
     Returns:
-        The names of the imported libraries among the three, whether seeded now or excluded.
+        Which of the libraries ``random``, ``numpy`` and ``torch`` are imported, including
+        libraries in `but`.
     """
     if "random" not in but:
         random.seed(seed)

@@ -79,7 +79,7 @@ class TrialContext:
         return self._saved == step
 
     def requested_end(self) -> tuple[Outcome, str] | None:
-        """Returns the outcome and reason with which to end now, or None to continue.
+        """Returns the outcome and the reason with which the training must end now, or None.
 
         A pause or stop that the platform requested has precedence over SIGTERM.
         """

@@ -117,7 +117,7 @@ def run(model: Scored, on: Trial) -> None:
 
     Args:
         model: An instance of the user's class.
-        on: The trial.
+        on: The trial to which the scores are reported.
 
     Raises:
         ValueError: A score is neither a number nor a mapping of numbers.
@@ -176,7 +176,7 @@ def _metrics(score: object, what: str, name: str) -> dict[str, float]:
 
 
 def _number(value: object, what: str) -> float:
-    """Converts a scalar of any library to a float; refuses text and booleans."""
+    """Converts a scalar of any library to a float; raises ValueError for text and booleans."""
     if not isinstance(value, SupportsFloat) or isinstance(value, bool):
         _refuse(value, what)
     try:
@@ -198,7 +198,11 @@ def _saved(on: Trial) -> int:
 
 @contextmanager
 def _ending_at_once(on: Trial) -> Iterator[None]:
-    """Lets SIGTERM interrupt the block, since ``score`` may return only after all epochs."""
+    """Returns a context manager during whose block SIGTERM interrupts the training at once.
+
+    Without it, SIGTERM would have an effect only at the next report, but a method ``score`` that
+    is not a generator returns only after all epochs.
+    """
     before = signal.getsignal(signal.SIGTERM)
     if not callable(before):  # no handler is installed outside of a trial
         yield

@@ -20,7 +20,10 @@ Saver = Callable[[Path], object]
 
 
 class TrialInterrupted(SystemExit):
-    """Exits with code 0 because a pause or stop is requested, or the trial is preempted."""
+    """Exception that ends the training process with exit code 0.
+
+    It is raised if a pause or stop is requested, or if the trial is preempted.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(0)
@@ -28,7 +31,7 @@ class TrialInterrupted(SystemExit):
 
 
 class TrainingContext(Protocol):
-    """The environment of training code: the workspace of a trial, or a run outside of a trial."""
+    """Interface through which `Trial` uses the workspace, or a substitute outside of a trial."""
 
     assignment: Assignment
     restored: Path | None
@@ -72,7 +75,7 @@ class Trial:
         self._seeded |= seed_all(assignment.seed, but=self._seeded)
 
     def seed_imported(self) -> None:
-        """Seeds the generators of libraries that have been imported but not been seeded yet.
+        """Seeds the random generators of libraries that have been imported but not seeded yet.
 
         The libraries are Python's ``random``, NumPy and torch. Outside of a trial, nothing is
         seeded.
@@ -103,7 +106,7 @@ class Trial:
         seed_all(seed_of_step(self.seed, step))
 
     def begin(self, step: int) -> None:
-        """Begins a step: seeds the random generators if the study has ``deterministic: true``."""
+        """Calls `seed_step` before a step if the study has ``deterministic: true``."""
         if self._context.assignment.deterministic:
             self.seed_step(step)
 
@@ -130,7 +133,7 @@ class Trial:
     def fold(self) -> int | None:
         """The number of the cross-validation fold, starting at 0.
 
-        None if the study has no folds, or if the training is to use all data.
+        None if the study has no folds, or if the best configuration is retrained on all data.
         """
         return self._context.assignment.fold
 
@@ -213,7 +216,9 @@ class Trial:
         value: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
         **metrics: SupportsFloat,
     ) -> None:
-        """Reports metrics after a step, saves a checkpoint if due, and exits if requested.
+        """Reports metrics after a step and saves a checkpoint if one is due.
+
+        Exits the process if a pause or stop is requested or the trial is preempted.
 
         Args:
             step: The step that was trained.
@@ -263,7 +268,7 @@ class Trial:
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """Returns a context manager that yields a folder for the checkpoint after a step.
 
-        The checkpoint is complete when the block ends without an exception.
+        The checkpoint is complete when the ``with`` block ends without an exception.
         """
         return self._context.checkpoint(step)
 
