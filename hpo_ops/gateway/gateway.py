@@ -23,8 +23,8 @@ class Gateway:
 
     Attributes:
         ledger: The database.
-        keys: The keys that sign tokens.
-        proposals: Asks samplers for parameters and tells them results.
+        keys: The keys that sign and verify tokens.
+        proposals: Asks samplers for parameters of trials and tells them results of trials.
         studies: Starts, controls and ends studies; for tasks and people.
         rounds: Samples and collects rounds (batches of trials sampled together); for tasks.
         next_actions: Tells the tasks of trials what to do; for tasks and the triggerer.
@@ -49,11 +49,11 @@ class Gateway:
         stores: AllowedStores = NOT_LISTED,
         share: tuple[str, ...] = (),
     ) -> Gateway:
-        """Creates the services on a ledger.
+        """Creates a gateway with all services on one ledger.
 
         Args:
             ledger: The database.
-            keys: The keys that sign tokens.
+            keys: The keys that sign and verify tokens.
             stores: The stores that studies may use. If the list is empty, the gateway does not
                 check a study's store; the DAG's task `prepare` does.
             share: DAGs with which every study shares its trials, in addition to the study's

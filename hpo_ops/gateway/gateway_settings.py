@@ -28,7 +28,7 @@ JOB_RUNNER_VARIABLE = "HPO_JOB_RUNNER"
 def open_gateway(
     environment: Mapping[str, str] = os.environ, *, wait_seconds: float = 0.0
 ) -> Gateway:
-    """Opens the ledger that the environment names and creates the gateway's services on it.
+    """Opens the ledger at `HPO_LEDGER_URL` and creates the gateway's services on it.
 
     Args:
         environment: The environment variables.
@@ -76,7 +76,7 @@ def read_rate(environment: Mapping[str, str] = os.environ) -> float:
     """Returns the rate limit of each caller in requests per second; 0 for no limit.
 
     Raises:
-        ValueError: The setting is not a finite number, or is negative.
+        ValueError: `HPO_REQUESTS_PER_SECOND` is not a finite number, or is negative.
     """
     text = environment.get(RATE_VARIABLE, "")
     try:
@@ -89,7 +89,7 @@ def read_rate(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def parse_sharing(text: str) -> tuple[str, ...]:
-    """Parses the ids of the DAGs with which all studies share their trials; ``*`` is every DAG.
+    """Parses `HPO_SHARE`: ids of DAGs with which all studies share trials; ``*`` is every DAG.
 
     >>> parse_sharing("digits, mnist")
     ('digits', 'mnist')
@@ -109,7 +109,7 @@ def _open_ledger(url: str, wait_seconds: float) -> Ledger:
 
 
 def parse_pools(text: str) -> dict[str, float]:
-    """Parses the capacities of pools, in resource units (such as GPUs), by the pool's name.
+    """Parses `HPO_POOLS`: the capacity of each pool by name, in resource units (such as GPUs).
 
     >>> parse_pools("gpu=8")
     {'gpu': 8.0}
@@ -132,8 +132,8 @@ def parse_pools(text: str) -> dict[str, float]:
 def job_runner(environment: Mapping[str, str] = os.environ) -> str:
     """Returns the name of the runner that executes the trials of jobs.
 
-    It is the runner in `HPO_JOB_RUNNER`, or without this variable the runner with the highest
-    priority for the platform.
+    It is the runner that `HPO_JOB_RUNNER` names. If the variable is not set, it is the runner that
+    declares the highest priority for this environment.
 
     Raises:
         ValueError: `HPO_JOB_RUNNER` names a runner that does not exist.
@@ -150,9 +150,9 @@ def job_runner(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _set_pools(ledger: Ledger, capacities: Mapping[str, float]) -> None:
-    """Sets the given capacities of pools, and creates missing pools of runners.
+    """Sets the capacities of the given pools, and creates missing default pools of runners.
 
-    A missing pool gets the initial capacity that its runner defines.
+    A missing default pool gets the initial capacity that its runner defines.
     """
     with ledger.begin() as connection:
         known = {pool.name for pool in list_pools(connection)}

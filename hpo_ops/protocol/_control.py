@@ -10,7 +10,7 @@ from hpo_ops.protocol._segment_result import Outcome
 
 
 class Action(StrEnum):
-    """The action that a scheduler's or allocator's decision requests of a running trial."""
+    """The possible actions that a decision requests of a trial: continue, pause, stop, resize."""
 
     CONTINUE = "continue"
     PAUSE = "pause"

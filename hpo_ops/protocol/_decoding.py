@@ -20,7 +20,7 @@ _WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "tex
 
 
 class WrongShapeError(ValueError):
-    """JSON data does not match the types of a message's fields.
+    """The error that JSON data does not match the types of a message's fields.
 
     Attributes:
         path: Path of the invalid field, such as ``saved[2].step``; empty for the whole message.
@@ -34,14 +34,16 @@ class WrongShapeError(ValueError):
         return f"{self.path} {self.args[0]}".strip()
 
     def within(self, part: str) -> WrongShapeError:
-        """Puts the enclosing field or item in front of `path`, and returns this error."""
+        """Prepends the name of the enclosing field or item to `path`, and returns this error."""
         self.path = part + (self.path if self.path[:1] in ("", "[") else f".{self.path}")
         return self
 
 
 @cache
 def decoder(kind: Any) -> Decode:
-    """Returns the function that decodes JSON data to a type, or raises `WrongShapeError`.
+    """Returns a function that decodes JSON data to values of a type.
+
+    The returned function raises `WrongShapeError` if the data does not match the type.
 
     Raises:
         TypeError: The type is not allowed for a field of a message.
@@ -75,9 +77,9 @@ def _wrong(value: object, words: str) -> WrongShapeError:
 
 
 def accepted_classes(kind: Any) -> frozenset[type]:
-    """Returns the classes whose values a scalar type, or a union of scalar types, accepts.
+    """Returns the classes of the JSON values that a scalar type or union of scalar types accepts.
 
-    The set is empty for any other type, whose values must be decoded.
+    The set is empty for other types, such as lists and dataclasses.
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if not set(kinds) <= {*_WORDS, NoneType}:
@@ -86,7 +88,10 @@ def accepted_classes(kind: Any) -> frozenset[type]:
 
 
 def _scalar(kind: Any) -> Decode:
-    """Returns the decoder of a scalar or a union of scalars; it accepts subclasses, as StrEnum."""
+    """Returns a function that checks that a value has a scalar type, or one of a union of them.
+
+    Instances of subclasses, such as a StrEnum for text, are accepted as well.
+    """
     accepted = tuple(accepted_classes(kind))
     kinds = get_args(kind) or (kind,)
     words = " or ".join("null" if each is NoneType else _WORDS[each] for each in kinds)

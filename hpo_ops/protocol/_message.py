@@ -59,7 +59,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts the value of a field to JSON data (dicts, lists and scalars)."""
+    """Converts the value of a message's field to JSON data (dicts, lists and scalars)."""
     if isinstance(value, Message):
         return value.to_dict()
     if isinstance(value, dict):

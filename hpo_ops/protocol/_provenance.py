@@ -37,11 +37,11 @@ class Provenance(Message):
     resources: dict[str, Any] = field(default_factory=dict)
 
     def known(self) -> dict[str, Any]:
-        """Returns the known fields by name, as JSON data."""
+        """Returns the fields that are neither None nor empty, by name, as JSON data."""
         return {
             name: value for name, value in self.to_dict().items() if value not in (None, {}, [])
         }
 
     def over(self, other: Provenance) -> Provenance:
-        """Returns a copy whose unknown fields are filled in from another provenance."""
+        """Returns a copy of this provenance, with unknown fields filled in from `other`."""
         return Provenance.from_dict({**other.known(), **self.known()})

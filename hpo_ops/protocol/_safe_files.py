@@ -35,7 +35,8 @@ def open_regular(path: str | Path, *, folder: int | None = None) -> BinaryIO:
 
     Args:
         path: Path of the file.
-        folder: Descriptor of the folder to which the path is relative; None for the current one.
+        folder: Descriptor of the folder to which the path is relative; None for the
+            current folder.
 
     Raises:
         UnsafeFileError: The path is a link, or not a regular file.
@@ -130,7 +131,7 @@ class Folder:
         os.close(self._descriptor)
 
     def folder(self, name: str) -> Folder:
-        """Opens a subfolder; raises the errors of `open`."""
+        """Opens a direct subfolder of this folder; raises the same errors as `Folder.open`."""
         return Folder(_open_folder(name, self._descriptor), self.path / name)
 
     def file(self, path: str) -> BinaryIO:
@@ -139,7 +140,8 @@ class Folder:
         A link is followed only if its target is in this folder or in a subfolder.
 
         Raises:
-            UnsafeFileError: The path is not a regular file, or a link whose target is outside.
+            UnsafeFileError: The path is not a regular file, or is a link whose target is outside
+                of this folder.
             OSError: The file cannot be opened.
         """
         try:
@@ -156,7 +158,8 @@ class Folder:
 
         Args:
             skip: Names of folders that are not searched.
-            depth: Depth of this folder below the folder at which the search started.
+            depth: Depth of this folder below the folder at which the search started, to limit
+                the depth of nested folders.
 
         Raises:
             UnsafeFileError: Folders are nested too deeply.
@@ -181,7 +184,7 @@ class Folder:
         return os.listdir(self._descriptor)  # noqa: PTH208, of a descriptor
 
     def has_file(self, path: str) -> bool:
-        """Returns whether a path is a regular file, without opening the file."""
+        """Returns whether a path relative to this folder is a regular file, without opening it."""
         try:
             status = os.stat(path, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError:
@@ -201,7 +204,7 @@ class Folder:
             return open_regular(name, folder=here._descriptor)
 
     def _target_inside(self, path: str) -> str:
-        """Returns the target of a link, relative to this folder.
+        """Returns the path of a link's target, relative to this folder.
 
         Raises:
             UnsafeFileError: The target is outside of this folder.

@@ -10,10 +10,11 @@ from hpo_ops.protocol.field_checks import storable_text
 
 
 class Outcome(StrEnum):
-    """What the end of a segment means for its trial.
+    """The possible outcomes of a segment: completed, paused, stopped, failed, preempted.
 
     After a completed, paused or preempted segment, another segment of the trial may follow. After
-    a stopped segment none follows, and after a failed segment only if the study has retries.
+    a stopped segment, no other segment follows; after a failed segment, only if the study allows
+    retries.
     """
 
     COMPLETED = "completed"
@@ -24,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a segment ended, for programs; people read the sentence in `SegmentResult.reason`.
+    """The possible causes of a segment's end, for programs; `SegmentResult.reason` is for people.
 
     A cause that this version does not know is read as `UNKNOWN`, so that agents and gateways of
     different versions understand each other.
@@ -67,7 +68,7 @@ class SegmentResult(Message):
     """How a segment ended, as reported by the file ``result.json``, the agent or the runner.
 
     Attributes:
-        outcome: What the end means for the trial.
+        outcome: The kind of end, such as completed or failed.
         step: The last step that was trained.
         reason: Why the segment ended, as a sentence for people. No program evaluates it.
         exit_code: Exit code of the training, negative for a signal; None if unknown.

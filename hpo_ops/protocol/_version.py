@@ -1,4 +1,7 @@
-"""The version of the protocol, and the check for compatible versions (decision 23)."""
+"""The version of the protocol between agents and the gateway, and the check of a peer's version.
+
+Decision 23 in the project's documentation describes which versions are compatible.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ VERSION_HEADER = "HPO-Protocol"
 
 
 def check_version(version: int, *, own: int = VERSION) -> None:
-    """Checks that a message's protocol version is the own version or the version before it.
+    """Checks that a message has the receiver's protocol version or the version before it.
 
     Args:
         version: Protocol version of the message.
         own: Protocol version of the receiver.
 
     Raises:
-        ProtocolError: The version is newer than the own version, or older than its predecessor.
+        ProtocolError: The version is newer than `own`, or older than the version before `own`.
     """
     oldest = max(own - 1, 1)
     if not oldest <= version <= own:

@@ -59,22 +59,25 @@ class Workspace:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
-        """Returns the workspace whose path is in ``HPO_DIR``, or None if it is not set."""
+        """Returns the workspace whose path is in ``HPO_DIR``, or None if that is not set."""
         root = environment.get(DIRECTORY_VARIABLE)
         return cls(Path(root)) if root else None
 
     def prepare(self, assignment: Assignment) -> None:
-        """Creates the directory and its files; writes the assignment last."""
+        """Creates the directory, its checkpoint folder and an empty report file.
+
+        The assignment is written last, so that the other files exist once it can be read.
+        """
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.reports.touch()
         write_atomically(self.assignment, assignment.to_json())
 
     def checkpoint(self, step: int) -> Path:
-        """Returns the path of the folder for the checkpoint at a step."""
+        """Returns the path of the folder in which the checkpoint at a step is saved."""
         return self.checkpoints / str(step)
 
     def complete_steps(self) -> list[int]:
-        """Returns the steps that have a complete checkpoint, in numeric order (10 after 9).
+        """Returns the steps with a complete checkpoint in the workspace, in ascending order.
 
         Raises:
             UnsafeFileError: The checkpoints folder is a link, or not a folder.
@@ -124,7 +127,7 @@ class ReportReader:
         self._offset = 0
 
     def new(self) -> Iterator[Report]:
-        """Yields the reports that were appended since the last call.
+        """Yields the reports that were appended to the file since the last call.
 
         Raises:
             ProtocolError: A line is not a valid report or is too long, or the file is a link or
@@ -155,7 +158,7 @@ class ReportReader:
 
 
 def read_control(path: Path) -> Control:
-    """Reads the newest control message; returns the action ``continue`` if there is no file."""
+    """Reads the requested action from a ``control.json``; if there is no file, it is continue."""
     try:
         return Control.from_json(path.read_bytes())
     except FileNotFoundError:

@@ -46,7 +46,9 @@ def check_digest(value: object) -> None:
 
 
 def storable_text(text: str) -> str:
-    """Returns text that a database can store: shortened, without NULs and lone surrogates.
+    """Returns a text in the form that a database can store.
+
+    Long texts are shortened, and NULs and lone surrogates are replaced.
 
     Raises:
         ProtocolError: The value is not text.

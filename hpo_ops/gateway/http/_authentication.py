@@ -21,7 +21,8 @@ class Authenticator:
 
     Args:
         keys: The keys that verify tokens signed by the gateway or a task.
-        login: Identifies the person from any other credentials; None accepts only tokens.
+        login: Identifies a person from credentials other than such a token; if None, only tokens
+            are accepted.
     """
 
     def __init__(self, keys: KeyRing, login: Login | None) -> None:
@@ -45,7 +46,7 @@ class Authenticator:
 
 
 def _caller_of(claims: Claims) -> Caller:
-    """Returns the caller for the verified content of a token."""
+    """Returns the caller to whom a verified token was issued."""
     if claims.kind is TokenKind.SEGMENT:
         return Caller(segment=claims.subject, claims=claims)
     is_limited = claims.kind is TokenKind.TASK and claims.dag_id != PLATFORM_DAG

@@ -55,7 +55,8 @@ class Caller:
     Attributes:
         segment: The id of the segment if the caller is a segment's agent, otherwise None.
         user: The person if the caller is a person, otherwise None.
-        dag_run: DAG id and run id to which a task's token is limited; None for no limit.
+        dag_run: DAG id and run id to which a task's token is limited; None if the caller is not a
+            task, or if the token is valid for all DAG runs.
         claims: The verified content of the caller's token; None for a person's login.
     """
 
@@ -72,7 +73,7 @@ class Caller:
     def is_platform(self) -> bool:
         """Whether the caller is the reconciler, the triggerer or an operator's script.
 
-        Their tokens are not limited to the study of one DAG run.
+        The tokens of these callers are not limited to the study of one DAG run.
         """
         return self.is_task and self.dag_run is None
 
@@ -89,7 +90,7 @@ class Caller:
             raise _forbidden(f"this token is not valid for segment {segment}")
 
     def require_person(self) -> None:
-        """Refuses agents. People and tasks pass, since tasks may read what people may read."""
+        """Refuses agents, but not tasks, since tasks may read everything that people may read."""
         if self.segment is not None:
             raise _forbidden("the token of a segment is valid for requests of its agent only")
 
@@ -137,7 +138,7 @@ class Caller:
         raise _forbidden(f"no right to change {study.dag_id}")
 
     def require_run(self, dag_id: str, run_id: str) -> None:
-        """Refuses a task whose token is limited to another DAG run."""
+        """Refuses a task whose token is limited to a DAG run other than the given DAG run."""
         if self.dag_run is not None and self.dag_run != (dag_id, run_id):
             raise _forbidden(f"this token is not valid for the run {run_id} of {dag_id}")
 

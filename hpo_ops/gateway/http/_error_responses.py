@@ -41,7 +41,7 @@ The caller gets the HTTP status and the sentence given here."""
 
 
 def add_error_responses(app: FastAPI) -> None:
-    """Makes an app respond to errors with a status and a sentence, without SQL or tracebacks."""
+    """Adds error handlers to an app that respond with a status and a sentence, without SQL."""
     for shown, status in _SHOWN:
         app.add_exception_handler(shown, _show(status))
     for logged, status, sentence in _LOGGED:
@@ -68,7 +68,7 @@ def _log(status: int, sentence: str) -> Any:
 
 
 def _show_validation_problems(request: Request, error: Exception) -> Response:
-    """Responds with the problems of an invalid request, without its values, which may be large."""
+    """Responds with status 422 and the invalid fields, without their possibly large values."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     return _answer(
         422, [{name: item[name] for name in ("loc", "msg", "type")} for item in found[:100]]

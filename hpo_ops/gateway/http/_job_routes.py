@@ -1,4 +1,4 @@
-"""Routes of jobs: submit a job with its code, and look up its status."""
+"""Routes of jobs: submit a job (a study as JSON with its code), and look up its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes that page through everything recorded of a study: events, reports, segments."""
+"""Routes that list all events, reports and segments of a study, page by page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def events(
     after: int = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> list[RecordedEvent]:
-    """Lists a study's events with an id greater than `after`, oldest first."""
+    """Lists a study's events whose id is greater than `after`, oldest first."""
     return list_events(ledger, record, after=after, limit=limit)
 
 
@@ -33,7 +33,7 @@ def all_reports(
     after: int = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
 ) -> ReportPage:
-    """Lists the reports of all trials with an id greater than `after`, oldest first."""
+    """Lists a study's reports whose id is greater than `after`, oldest first."""
     return read_report_page(ledger, record, after=after, limit=limit)
 
 
@@ -44,5 +44,5 @@ def all_segments(
     offset: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = MAX_REPORTS,
 ) -> list[SegmentSummary]:
-    """Lists the segments of all trials, oldest first."""
+    """Lists the segments of all trials of a study, oldest first."""
     return list_segments(ledger, record, offset=offset, limit=limit)

@@ -88,7 +88,7 @@ class RequestGuard:
         await self._app(scope, limited(receive, most), send)
 
     def _path(self, scope: Scope) -> str:
-        """Returns the path without the app's mount point and without the API's prefix."""
+        """Returns the request's path without the app's mount point and the API's prefix."""
         path: str = scope["path"]
         return path.removeprefix(scope.get("root_path", "")).removeprefix(self._prefix)
 
@@ -101,7 +101,7 @@ class RequestGuard:
 
 
 def _with_headers(send: Send, headers: dict[str, str]) -> Send:
-    """Wraps `send` so that the response has the given headers.
+    """Wraps the ASGI function `send` so that the response has the given headers.
 
     The header with a renewed token is left out of responses with an error status.
     """

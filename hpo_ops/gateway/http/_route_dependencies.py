@@ -1,4 +1,4 @@
-"""FastAPI dependencies of routes: the caller, the services, and studies with a check of rights."""
+"""FastAPI dependencies: the caller, the services, and the study that the caller may access."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_visible_study(study_id: int, caller: Caller, ledger: Ledger) -> StudyRe
 
     Raises:
         UnknownStudyError: The study does not exist, or the caller may not see it. The message is
-            the same for both, so that callers do not learn which studies exist.
+            the same in both cases, so that callers do not learn which studies exist.
     """
     record = ledger.get(study_id)
     if not caller.may_read(record):

@@ -44,26 +44,26 @@ def keep_alive(
 
 @segment_router.post("/reports")
 def report(segment: str, reports: list[Report], gateway: GatewayServices) -> Control:
-    """Records reports and a heartbeat; returns the action for the trial, such as pause."""
+    """Records a segment's reports and a heartbeat; returns the requested action, such as pause."""
     _check_count(reports)
     return gateway.segments.report(segment, reports)
 
 
 @segment_router.get("/curve")
 def curve(segment: str, gateway: GatewayServices) -> list[tuple[int, float]]:
-    """Lists the trial's reported values (step, value), from which the agent makes forecasts."""
+    """Lists the reported values of the segment's trial by step, for the agent's forecasts."""
     return gateway.segments.curve(segment)
 
 
 @segment_router.post("/forecasts")
 def forecast(segment: str, forecast: CurveForecast, gateway: GatewayServices) -> None:
-    """Records a forecast of the trial's learning curve."""
+    """Records the agent's forecast of the learning curve of the segment's trial."""
     gateway.segments.forecast(segment, forecast)
 
 
 @segment_router.post("/checkpoints")
 def checkpoint(segment: str, checkpoint: Checkpoint, gateway: GatewayServices) -> None:
-    """Records that a checkpoint is complete in the store."""
+    """Records that a checkpoint of the segment's trial is complete in the store."""
     gateway.segments.checkpoint(segment, checkpoint)
 
 
@@ -77,11 +77,11 @@ def finish(
     provenance: Annotated[Provenance | None, Body()] = None,
     is_fallback: Annotated[bool, Body()] = False,
 ) -> SegmentReceipt:
-    """Records how the segment ended, with its last reports; returns the end on record.
+    """Records how the segment ended, with its last reports; returns the recorded end.
 
-    Only the first end is recorded. A task that knows only the state of the pod marks its result
-    as a fallback, in case the agent has reported no end. The response includes the trial's result
-    if the trial is finished.
+    Only the first reported end is recorded. A task that knows only the state of the pod marks the
+    end as a fallback, for the case that the agent has reported no end. The response includes the
+    trial's result if the trial is finished.
     """
     _check_count(reports or [])
     provenance = provenance or Provenance()

@@ -20,7 +20,7 @@ study_control_router = APIRouter(tags=[PEOPLE])
 def stop(
     record: EditableStudy, caller: CurrentCaller, gateway: GatewayServices, reason: str = ""
 ) -> None:
-    """Stops a study: running trials save a checkpoint and end, the best trial is published."""
+    """Stops a study: running trials save a checkpoint and end; the best trial is published."""
     gateway.studies.stop(record.id, reason or f"stopped by {caller.name}")
 
 
@@ -28,7 +28,7 @@ def stop(
 def pause(
     record: EditableStudy, caller: CurrentCaller, gateway: GatewayServices, reason: str = ""
 ) -> None:
-    """Pauses a study: running trials save a checkpoint and end, no trial starts."""
+    """Pauses a study: running trials save a checkpoint and pause; no other trial starts."""
     gateway.studies.pause(record.id, reason or f"paused by {caller.name}")
 
 

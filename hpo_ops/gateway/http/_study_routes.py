@@ -66,7 +66,9 @@ def find_study(
     run_id: str | None = None,
     dag_id: str | None = None,
 ) -> Progress:
-    """Finds the newest visible study with the given name, optionally of one DAG or DAG run.
+    """Finds the newest study with a name, optionally of one DAG or DAG run.
+
+    Only studies that the caller may see are searched.
 
     Names are not unique. The DAG, the DAG run and the task group together identify a study.
     """
@@ -85,7 +87,7 @@ def progress(record: ReadableStudy, ledger: OpenLedger) -> Progress:
 
 @study_router.get("/studies/{study_id}/best")
 def best(record: ReadableStudy, ledger: OpenLedger) -> Best | None:
-    """Shows a study's best trial and the trial's best checkpoint; null without a best trial."""
+    """Shows a study's best trial with its best checkpoint; null if the study has no best trial."""
     return find_best(ledger, record)
 
 
@@ -97,7 +99,7 @@ def front(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]:
 
 @study_router.get("/studies/{study_id}/checkpoints/kept")
 def kept_checkpoints(record: ReadableStudy, ledger: OpenLedger) -> list[tuple[int, int]]:
-    """Lists the checkpoints (trial, step) that must not be deleted.
+    """Lists the checkpoints of a study (trial and step) that must not be deleted.
 
     These are checkpoints of the best trials and of unfinished trials.
     """

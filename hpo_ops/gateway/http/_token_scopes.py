@@ -70,10 +70,11 @@ class TokenScopes:
             )
 
     async def _run_of(self, request: Request) -> Run | None:
-        """Returns the DAG run of the study or segment in the path.
+        """Finds the DAG run of the study or segment that the request's path names.
 
         Returns:
-            None if the path has no study or segment, or if the study or segment does not exist.
+            The DAG run; None if the path names no study or segment, or if the study or segment
+            does not exist.
         """
         named: int | str | None = None
         if "study_id" in request.path_params:

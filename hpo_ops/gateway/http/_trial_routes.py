@@ -101,7 +101,7 @@ def lost(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -> l
 def absorb_scores(
     record: StudyOfTask, scores: list[TrialResult], gateway: GatewayServices
 ) -> AbsorbedScores:
-    """Compares trial results from XCom with the ledger, and records those the ledger lacks."""
+    """Compares trial results from XCom with the ledger; records results that the ledger lacks."""
     return gateway.studies.absorb(record.id, scores)
 
 
@@ -113,7 +113,7 @@ def abandon(record: StudyOfTask, numbers: list[int], gateway: GatewayServices) -
 
 @trial_task_router.post("/studies/{study_id}/retraining")
 def retrain(record: StudyOfTask, gateway: GatewayServices) -> Retraining:
-    """Adds the trial that trains the best parameters on all data, after the search has ended."""
+    """Adds a trial that trains the best parameters on all data, after a search with folds."""
     return gateway.studies.retrain(record.id)
 
 
@@ -125,7 +125,7 @@ def list_trials(record: ReadableStudy, ledger: OpenLedger) -> list[TrialSummary]
 
 @trial_router.get("/studies/{study_id}/trials/{trial}")
 def show_trial(record: ReadableStudy, trial: int, ledger: OpenLedger) -> TrialDetail:
-    """Shows a trial with its seed, its segments and their provenance."""
+    """Shows a trial with its seed and its segments, each with its provenance."""
     return read_trial_detail(ledger, record, trial)
 
 

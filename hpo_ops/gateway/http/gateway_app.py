@@ -41,10 +41,10 @@ def create_app(
 
     Args:
         gateway: The services behind the routes.
-        login: Identifies the person who sent a request; None accepts only tokens.
-        platform: Starts the DAG runs of jobs; None refuses jobs.
-        open_store_session: Issues temporary credentials of the store for agents in pods; None
-            refuses requests for credentials.
+        login: Identifies the person who sent a request; if None, only tokens are accepted.
+        platform: Starts the DAG runs of jobs; if None, jobs are refused.
+        open_store_session: Issues temporary credentials of the store for agents in pods; if
+            None, requests for credentials are refused.
         requests_per_second: Requests that each caller may send on average; 0 for no limit.
     """
     app = FastAPI(

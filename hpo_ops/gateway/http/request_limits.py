@@ -86,9 +86,9 @@ def check_body_headers(request: Request, most: int) -> None:
 
 
 def limited(receive: Receive, most: int) -> Receive:
-    """Wraps `receive` so that a body larger than `most` bytes is refused while it is read.
+    """Wraps the ASGI function `receive` so that a body of more than `most` bytes is refused.
 
-    The body is counted as it arrives, since its header Content-Length may be wrong or missing.
+    The bytes are counted as they arrive, since its header Content-Length may be wrong or missing.
     """
     seen = 0
 
@@ -109,7 +109,7 @@ def _too_large(most: int) -> HTTPException:
 
 
 class RateLimiter:
-    """A token bucket for each caller, in the memory of one process and not shared by processes.
+    """Limits the request rate of each caller by a token bucket, in the memory of one process.
 
     Args:
         per_second: Requests per second that a caller may send on average; 0 for no limit.
@@ -123,10 +123,11 @@ class RateLimiter:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, caller: str) -> float:
-        """Takes one token from a caller's bucket, if the bucket has one.
+        """Takes one token from a caller's bucket if the bucket has a token.
 
         Returns:
-            0 if the request is allowed, otherwise the seconds until a request is allowed again.
+            0 if the caller's request is allowed; otherwise the number of seconds until a request
+            is allowed again.
         """
         if self._per_second <= 0:
             return 0.0
@@ -142,7 +143,7 @@ class RateLimiter:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Drops the callers whose bucket is full again, or all callers if no bucket is full."""
+        """Removes all full buckets, which limit nothing, or all buckets if no bucket is full."""
         self._buckets = {
             caller: (filled, at)
             for caller, (filled, at) in self._buckets.items()

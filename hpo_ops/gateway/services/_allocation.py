@@ -22,10 +22,11 @@ ONE = Fraction(1)
 
 
 def width_for(session: StudyTransaction, number: int) -> tuple[Fraction, str | None]:
-    """Returns the width of a trial's next segment, and why the trial must wait.
+    """Returns the width of a trial's next segment, or why the trial must wait for units.
 
     Returns:
-        The width and None, or 0 and the reason if the allocator gives the trial no units.
+        The width and None; or 0 and the reason, if the allocator gives the trial no units. In a
+        study without an allocator, the width is always 1.
     """
     if session.record.config.allocator is None:
         return ONE, None
@@ -40,7 +41,7 @@ def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
     """Returns which of the given trials could lease units for their next segment now.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         numbers: Trials that have a slot, in the order in which they may take units.
     """
     config = session.record.config
@@ -59,7 +60,7 @@ def startable(session: StudyTransaction, numbers: Sequence[int]) -> list[int]:
 
 
 def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
-    """Requests a running trial to save a checkpoint and restart, if its width should change.
+    """Requests a trial to save a checkpoint and restart if the allocator changes its width.
 
     A trial without a checkpoint is not widened, since it would have to repeat all of its steps.
 
@@ -92,15 +93,20 @@ def resize(session: StudyTransaction, segment: SegmentRow) -> Decision | None:
 
 
 def _is_unsettled(session: StudyTransaction, units: int) -> bool:
-    """Checks whether units are idle, too many are held, or a trial with a slot has no units."""
+    """Checks whether the running trials hold too few or too many units, or a trial holds none.
+
+    Args:
+        session: The study's open transaction.
+        units: The number of units that the study may hold.
+    """
     widths = [trial.width for trial in session.view.in_state(TrialState.RUNNING).values()]
     return sum(widths) != units or not all(widths)
 
 
 def _units(session: StudyTransaction) -> int:
-    """Returns how many units the study may hold now.
+    """Returns how many resource units the study may hold now.
 
-    If the capacity of the pool is unknown, that is one unit for each slot of the study.
+    If the capacity of the study's pool is unknown, it is one unit for each slot of the study.
     """
     config = session.record.config
     room = session.leases.room()
@@ -110,7 +116,7 @@ def _units(session: StudyTransaction) -> int:
 
 
 def _allocate(session: StudyTransaction, units: int) -> Allocation:
-    """Returns the allocator's distribution of the units over all trials that have a slot."""
+    """Returns how the study's allocator distributes `units` over all trials that have a slot."""
     config, view = session.record.config, session.view
     allocator = config.create_allocator()
     if allocator is None:

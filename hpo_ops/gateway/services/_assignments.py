@@ -20,9 +20,9 @@ def make_assignment(
     """Returns the assignment of an open segment; repeated calls return the same assignment.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         row: The segment's trial, whose parameters must have been proposed already.
-        segment_id: The segment.
+        segment_id: The id of the segment.
         from_step: The step of the checkpoint from which the segment starts; 0 for no checkpoint.
         units: The segment's number of resource units, or a fraction of a shared unit.
     """

@@ -21,7 +21,7 @@ def judge(session: StudyTransaction, number: int) -> None:
     segment are pruned at once; running folds receive a request to stop.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         number: The number of any fold of the trial; each fold has a trial number of its own.
     """
     config = session.record.config
@@ -49,7 +49,10 @@ def _reason_to_end(session: StudyTransaction, trial: int) -> str | None:
 
 
 def _end(session: StudyTransaction, trial: int, reason: str) -> None:
-    """Prunes the unfinished folds of a trial, or requests running folds to stop."""
+    """Requests the running folds of a trial to stop, and prunes its other unfinished folds.
+
+    Folds that are not in the ledger yet are added to the ledger as pruned.
+    """
     count = session.record.config.fold_count
     numbers = range(trial * count, (trial + 1) * count)
     rows = session.trials.select(numbers)

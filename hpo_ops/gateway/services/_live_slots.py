@@ -11,11 +11,13 @@ from hpo_ops.ledger import StudyState, StudyTransaction
 
 
 def fill_slots(session: StudyTransaction, free: int) -> tuple[list[int], str]:
-    """Gives up to `free` slots to trials that the scheduler picks, and marks them as RUNNING.
+    """Gives up to `free` slots to trials that the scheduler picks; these trials become RUNNING.
+
+    Trials that the scheduler gives up are pruned.
 
     Returns:
-        The numbers of the picked trials, and the scheduler's reason. The list is empty if the
-        study is paused or stopping.
+        The numbers of the picked trials, and the scheduler's reason. If the study is paused or
+        stopping, no trial is picked, and the reason is that of the study.
     """
     config = session.record.config
     if session.record.state is not StudyState.RUNNING:

@@ -12,13 +12,14 @@ from hpo_ops.ledger.rows import TrialRow
 
 
 def add_trial(session: StudyTransaction, member: Member) -> int:
-    """Adds a trial to the ledger and returns its number.
+    """Adds a new trial, which may be a copy of another trial, to the ledger; returns its number.
 
     The parameters of a copy are clipped to the search space.
 
     Args:
-        session: The study.
-        member: The scheduler's request for a new trial, with parent and parameters for a copy.
+        session: The study's open transaction.
+        member: The scheduler's request for a new trial, which has a parent and
+            parameters if the new trial is a copy.
     """
     space = session.record.config.space
     params = None if member.params is None else clip_params(space, member.params)
@@ -26,10 +27,11 @@ def add_trial(session: StudyTransaction, member: Member) -> int:
 
 
 def restore_from(session: StudyTransaction, row: TrialRow, step: int) -> str | None:
-    """Returns the store folder of the parent's checkpoints if a copy has to start from them.
+    """Returns the folder of the parent's checkpoints if a trial has to start from one of them.
 
     Returns:
-        None if the trial is not a copy, has a checkpoint of its own, or starts from step 0.
+        The folder's path in the store; None if the trial is not a copy, has a checkpoint of its
+        own, or starts from step 0.
     """
     if row.parent is None or step == 0:
         return None

@@ -17,7 +17,8 @@ def begin(session: StudyTransaction, best: Best | None) -> Retraining:
         best: The best trial of the study; None if no trial has completed all of its folds.
 
     Returns:
-        The number of the added or existing trial, or no number and why there is no retraining.
+        The number of the added or existing trial; or no number, and the reason why no trial was
+        added.
     """
     record = session.record
     if record.retraining is not None:

@@ -14,23 +14,23 @@ The older checkpoints serve as fallbacks if the newest checkpoint is damaged."""
 
 
 def store_prefix(record: StudyRecord) -> str:
-    """Returns the URI of a study's store with a final slash: the prefix of all objects' URIs."""
+    """Returns the URI of a study's store with a final slash; it starts the URIs of all objects."""
     return f"{(record.config.checkpoints.store or '').rstrip('/')}/"
 
 
 def checkpoint_uri(record: StudyRecord, trial: int, step: int) -> str:
-    """Returns the URI of a trial's checkpoint, under the study's key in the study's store."""
+    """Returns the URI in the study's store of a trial's checkpoint at a step."""
     return f"{store_prefix(record)}{record.key}/trials/{trial}/{step}"
 
 
 def restorable(session: StudyTransaction, row: TrialRow, from_step: int) -> list[SavedCheckpoint]:
     """Returns the checkpoints from which a trial can resume, newest first, with their digests.
 
-    For a trial that the score cache served, these include checkpoints of the identical trial. For
-    a copy (in population-based training) without a checkpoint, they are those of its parent.
+    For a trial that the score cache served, these include checkpoints of the identical trial. A
+    copy (in population-based training) without a checkpoint resumes from those of its parent.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         row: The trial.
         from_step: The largest step of a returned checkpoint; 0 returns no checkpoints.
     """
@@ -51,7 +51,7 @@ def _saved(session: StudyTransaction, trial: int, at_most: int) -> list[SavedChe
 
 
 def _is_path(path: str) -> bool:
-    """Checks that a path stays inside the store, since older agents could record any path."""
+    """Returns whether a path stays inside the store; older agents could record any path."""
     try:
         check_path(path)
     except ValueError:

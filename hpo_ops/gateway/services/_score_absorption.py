@@ -31,8 +31,9 @@ _OUTCOMES = {
 def absorb(session: StudyTransaction, scores: Sequence[TrialResult]) -> AbsorbedScores:
     """Compares scores received through XCom with the ledger; records scores the ledger lacks.
 
-    A score is trusted as much as the token of its DAG run. If a score and the ledger differ, the
-    ledger stays as it is, and the difference is recorded as an event of the study.
+    Scores are not verified beyond the token of the DAG run that sent them.
+    If a score and the ledger differ, the ledger keeps its result, and the difference is recorded
+    as an event of the study.
 
     Returns:
         The trials whose scores were recorded, and a sentence for each difference.
@@ -65,7 +66,10 @@ def _note(session: StudyTransaction, score: TrialResult, text: str, found: Absor
 
 
 def _take(session: StudyTransaction, score: TrialResult, found: AbsorbedScores) -> None:
-    """Records a trial's end in the ledger, with the state, reports and reason of its score."""
+    """Ends a trial in the ledger with the state, reports and reason of its score from XCom.
+
+    The trial, or the sentence why its score cannot be used, is added to `found`.
+    """
     number, end = score.trial, score.unconfirmed
     segment = session.segments.find_open(number)
     if segment is None and end is not None:
@@ -101,10 +105,11 @@ def _take_segment(session: StudyTransaction, segment: SegmentRow, score: TrialRe
 
 
 def _last_report(session: StudyTransaction, score: TrialResult) -> list[Report]:
-    """Returns a score's best value as a report.
+    """Returns the best value of a trial's score from XCom as a report at the best step.
 
     Returns:
-        A list of one report; empty if the score has no value or the study has several objectives.
+        A list of one report; an empty list if the score has no value or the study has several
+        objectives.
     """
     objectives = session.record.config.objectives
     if score.value is None or score.best_step is None or len(objectives) > 1:

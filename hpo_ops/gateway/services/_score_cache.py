@@ -38,7 +38,7 @@ def identity(
 
     Args:
         record: The study.
-        params: The parameters.
+        params: The trial's hyperparameters.
         fold: The fold in a study with folds, or None for that study's retraining on all data.
             Ignored in a study without folds.
     """
@@ -98,12 +98,13 @@ def restore_from(session: StudyTransaction, number: int, step: int) -> str | Non
     """Returns the store folder of a trial's checkpoint if the score cache provided the checkpoint.
 
     Args:
-        session: The study.
-        number: The trial.
+        session: The study's open transaction.
+        number: The trial's number.
         step: The checkpoint's step.
 
     Returns:
-        The folder of the source's checkpoints, or None if the trial saved the checkpoint itself.
+        The folder with the checkpoints of the source (the identical trial), or None if the trial
+        saved the checkpoint itself or `step` is 0.
     """
     if step == 0:
         return None
@@ -119,14 +120,15 @@ def _replay(
     *,
     is_more: bool = False,
 ) -> bool:
-    """Replays the reports of a source into a trial, recorded as a separate segment of the trial.
+    """Replays the reports of an identical trial into a trial, as a separate segment of the trial.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         row: The trial.
         source: The identical trial.
-        until_step: The last step to replay; None for all.
-        is_more: Whether the trial has to be trained further after that step and stays RUNNING.
+        until_step: The last step to replay; None replays all steps.
+        is_more: Whether the trial has to be trained further after `until_step` and therefore
+            stays RUNNING.
 
     Returns:
         Whether the reports were replayed: False if a report lacks a metric of this study.
@@ -186,9 +188,10 @@ def _start(session: StudyTransaction, row: TrialRow, until_step: int | None) -> 
 
 
 def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[Sequence[Report]]:
-    """Splits reports into batches after each of which the scheduler decides.
+    """Splits replayed reports into batches; the scheduler decides on the trial after each batch.
 
-    A batch has one report, or all reports if no decision is needed before the last report.
+    Each batch has one report. If no decision is needed before the last report, one batch has all
+    reports.
     """
     config = session.record.config
     if config.reproducible or (config.scheduler.name == "default" and config.goal.target is None):
@@ -200,7 +203,7 @@ def _batches(session: StudyTransaction, history: Sequence[Report]) -> Iterator[S
 def _borrow(
     session: StudyTransaction, number: int, segment_id: str, source: CacheSource, step: int
 ) -> None:
-    """Records the newest and the best checkpoint of a source as checkpoints of the trial too.
+    """Records the newest and the best checkpoint of an identical trial for the served trial too.
 
     Only checkpoints up to the given step are considered. No files are copied.
     """
@@ -220,6 +223,12 @@ def _borrow(
 def _checkpoints(
     session: StudyTransaction, source: CacheSource, *, at_most: int | None
 ) -> dict[int, Checkpoint]:
-    """Returns the checkpoints that a source still has in this study's store, by step."""
+    """Returns the checkpoints of an identical trial that are in this study's store, by step.
+
+    Args:
+        session: The study's open transaction.
+        source: The identical trial.
+        at_most: The largest step of a returned checkpoint; None for no limit.
+    """
     prefix = store_prefix(session.record)
     return session.cached.checkpoints_of(source, at_most=at_most, uri_prefix=prefix)

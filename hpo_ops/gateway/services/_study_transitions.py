@@ -23,7 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 def stop_if_due(session: StudyTransaction) -> None:
-    """Stops the study if its target, deadline, patience or number of failures is reached."""
+    """Stops the study if it reached its target or deadline, or a stopping rule applies.
+
+    The rules limit the number of consecutive trials without a better value (`stop.patience`) and
+    the share of failed trials (`stop.failures`).
+    """
     if not session.record.is_searching:
         return
     config = session.record.config
@@ -70,12 +74,12 @@ def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) ->
     """Decides whether a running trial continues, pauses or stops.
 
     An action other than continue, once requested, is repeated until the segment ends. If the
-    target or the deadline of the study is reached, the study stops as well.
+    study has reached its target or deadline, the study stops and with it the trial.
 
     Args:
-        session: The study.
+        session: The study's open transaction.
         segment: The open segment of the trial.
-        has_news: Whether there are new reports; without them the scheduler is not asked.
+        has_news: Whether the trial has new reports. If not, the scheduler is not called.
     """
     number = segment.trial
     view = session.view
@@ -104,9 +108,10 @@ def decide(session: StudyTransaction, segment: SegmentRow, *, has_news: bool) ->
 
 
 def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
-    """Prunes those trials of a round that the scheduler stops at the barrier after the round.
+    """Lets the scheduler decide on the paused trials of a round; prunes the trials that it stops.
 
-    The scheduler decides on the paused trials in the order of their numbers.
+    The barrier is the point at which all trials of the round have finished or are paused. The
+    scheduler decides in the order of trial numbers.
     """
     scheduler = session.record.config.create_scheduler()
     for number in sorted(numbers):
@@ -122,7 +127,13 @@ def judge_at_barrier(session: StudyTransaction, numbers: Sequence[int]) -> None:
 
 
 def end_segment(session: StudyTransaction, segment: SegmentRow, result: SegmentResult) -> TrialRow:
-    """Ends a segment and moves its trial to the resulting state; returns the updated trial."""
+    """Ends a segment and moves its trial to the state that follows from the segment's result.
+
+    The study may stop as a consequence.
+
+    Returns:
+        The updated trial.
+    """
     number = segment.trial
     config = session.record.config
     session.segments.end(segment.id, number, result)
@@ -189,7 +200,7 @@ def fail_without_task(session: StudyTransaction, number: int) -> bool:
 
 
 def _check_constraints(session: StudyTransaction, number: int) -> None:
-    """Records by how much a trial violates each constraint.
+    """Records by how much a trial violates each of the study's constraints.
 
     Nothing is recorded before all metrics and parameters that the constraints use are known.
     """
@@ -205,7 +216,7 @@ def _check_constraints(session: StudyTransaction, number: int) -> None:
 
 
 def refuse_if_impossible(session: StudyTransaction, number: int) -> None:
-    """Prunes a trial before it runs if its parameters alone violate a constraint."""
+    """Prunes an unfinished trial if its parameters, without any metric, violate a constraint."""
     if session.view.trials[number].state.is_finished:
         return
     for constraint in session.record.config.constraints:

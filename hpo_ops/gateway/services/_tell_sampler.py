@@ -1,4 +1,7 @@
-"""Passes the results of finished trials to the sampler; under cross-validation, means of folds."""
+"""Passes the results of finished trials to the sampler.
+
+Under cross-validation, the result of a trial has the mean values of its folds.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class SamplerResult:
         trial: The trial's number in the sampler, which counts trials and not folds.
         numbers: The trial's numbers in the ledger, one for each fold.
         state: The trial's final state.
-        values: A value for each metric; None if the trial has no value.
+        values: A value for each objective; None if the trial has no value.
         curve: The trial's learning curve as pairs of step and value.
         violations: By how much the trial violates each constraint.
         attributes: User attributes to set on Optuna's trial.
@@ -43,7 +46,7 @@ class SamplerResult:
     is_known: bool = True
 
     def tell(self, search: Search) -> None:
-        """Passes the result to the sampler; a completed trial without a value counts as failed."""
+        """Passes this result to the sampler; a completed trial without values is failed."""
         if not self.is_known:
             return
         is_empty = self.state is TrialState.COMPLETED and self.values is None
@@ -117,8 +120,8 @@ def _largest(violations: Sequence[Sequence[float]]) -> list[float]:
 def _values(record: StudyRecord, row: TrialRow) -> list[float] | None:
     """Returns a trial's values, one for each objective, or None if the trial has no value.
 
-    With one objective it is the best value. With several it is the last value of each, so that all
-    values are of the same report.
+    For a single objective, the value is the best value. For several objectives, the values are
+    those of the trial's last report, so that all values belong to the same step.
     """
     if row.value is None:
         return None

@@ -37,7 +37,7 @@ class Asker:
 
     @property
     def dag_id(self) -> str:
-        """The new study's DAG."""
+        """The id of the new study's DAG."""
         return self.identity.dag_id
 
     def is_same(self, record: StudyRecord) -> bool:
@@ -98,7 +98,7 @@ def read(
 def take(
     proposals: Proposals, record: StudyRecord, source: warm_start_trials.Source | None
 ) -> list[str]:
-    """Adds the trials of an earlier study to a study's sampler.
+    """Adds the trials of an earlier study to the sampler of a new study.
 
     Args:
         proposals: The samplers of studies.
@@ -106,7 +106,8 @@ def take(
         source: The trials of the earlier study; None if they have been added already.
 
     Returns:
-        Lines for people on which trials were added and which were left out, and why.
+        Sentences for people: which trials were added, which were left out, and why. The list is
+        empty if the new study has no warm start.
     """
     if record.config.warm_start is None:
         return []
@@ -141,7 +142,11 @@ def _is_done(proposals: Proposals, asker: Asker) -> bool:
 
 
 def _address(storage: str, environment: Mapping[str, str]) -> str:
-    """Returns the URL that the operator has set in the environment for a storage's name.
+    """Returns the URL of an Optuna storage, which an operator has set in the environment.
+
+    Args:
+        storage: The name of the storage, as in the study's `warm_start.storage`.
+        environment: The environment variables.
 
     Raises:
         ValueError: No URL is set for the name, or the study gives a URL in place of a name.
@@ -155,13 +160,19 @@ def _address(storage: str, environment: Mapping[str, str]) -> str:
 
 
 def _earlier(ledger: Ledger, wanted: WarmStart, asker: Asker) -> StudyRecord | None:
-    """Finds the newest study with the wanted name, and run id if given, that the asker may use.
+    """Finds the newest earlier study that a warm start names and the new study may use.
 
-    Studies of the asker's DAG or owner take precedence over studies of other DAGs that share with
-    it. Study names are not unique, so that a stranger's study may have the same name.
+    Studies of the new study's DAG or owner take precedence over studies of other DAGs that share
+    their trials with it. Study names are not unique: another person's study may have the same
+    name.
+
+    Args:
+        ledger: The ledger.
+        wanted: The name, and optionally the run id, of the earlier study.
+        asker: The new study.
 
     Returns:
-        The study, or None if the asker may use no such study.
+        The earlier study, or None if there is none that the new study may use.
     """
     shared: StudyRecord | None = None
     for record in ledger.named(wanted.study, run_id=wanted.run):

@@ -1,6 +1,7 @@
-"""Submission of jobs: starts a study of the generic DAG from a JSON object and a code archive.
+"""Submission of jobs: a job is a JSON object with a code archive, from which a study is started.
 
-The generic DAG (`hpo_study`, `hpo_pod_study`) runs a complete study from its run's conf.
+A generic DAG (`hpo_study`, `hpo_pod_study`), which can run any study from its run's conf, runs the
+study.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ARCHIVES = "archives"
 
 
 class Runs(Protocol):
-    """Starts DAG runs and looks up their state, on the platform that the gateway is part of."""
+    """Starts DAG runs in Airflow and looks up the state of DAG runs."""
 
     def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any], *, user: str) -> None:
         """Starts a DAG run on behalf of a user; a run that exists already is left unchanged."""
@@ -112,7 +113,7 @@ class Jobs:
 
         Args:
             name: The job's name. Jobs of different people may have the same name.
-            run_id: The job's DAG run; None for any DAG run.
+            run_id: The id of the job's DAG run; None for any DAG run.
             user: The name of the caller.
             may_read: Checks whether the caller may see a job.
 
@@ -166,7 +167,7 @@ class Jobs:
             raise StudyError(source, problems)
 
     def _enter(self, job: Job, code: str, key: str | None, user: str) -> JobRow:
-        """Records a job in the ledger, unless its key or name was used by the same user before.
+        """Records a job in the ledger, unless the user has a job with the same key or name.
 
         Returns:
             The recorded job: the new job, or the earlier job with the same key or name.
@@ -221,7 +222,10 @@ class Jobs:
 
 
 def _notes(dag_id: str) -> list[str]:
-    """Returns notes of a generic DAG's runner for people who submit jobs; empty without notes."""
+    """Returns the notes for people who submit jobs that the runner of a generic DAG declares.
+
+    The list is empty if the runner declares no note.
+    """
     return [
         runner.job_note
         for runner in all_runners().values()
@@ -230,7 +234,12 @@ def _notes(dag_id: str) -> list[str]:
 
 
 def _check_same(row: JobRow, job: Job, code: str) -> None:
-    """Checks that a resubmitted job equals the job on record with the same key or name.
+    """Checks that a resubmitted job equals the recorded job with the same key or name.
+
+    Args:
+        row: The recorded job.
+        job: The resubmitted job.
+        code: The URI of the resubmitted job's code.
 
     Raises:
         ConflictError: The two jobs differ in a JSON key or in their code.
@@ -247,7 +256,7 @@ def _check_same(row: JobRow, job: Job, code: str) -> None:
 
 
 def _read_archive(store: Store, file_name: str) -> BytesIO:
-    """Reads a code archive from the store.
+    """Reads a job's code archive from the platform's store.
 
     Raises:
         BadCodeError: The archive does not exist or is too large, or its name is not allowed.

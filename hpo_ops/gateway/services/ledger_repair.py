@@ -27,15 +27,16 @@ def read_ledger(
 ) -> LedgerPart:
     """Lists the open studies, open segments and stray leases that the caller may see.
 
-    A stray lease is a lease whose segment has ended or does not exist. No lock is taken.
+    A stray lease is a lease whose segment has ended or does not exist. No study is locked.
 
     Args:
         ledger: The ledger.
-        segment_ids: Further segments to list, whether or not they are open.
+        segment_ids: Ids of further segments to list, whether or not they are open.
         may_read: Checks whether the caller may see a study.
         may_edit: Checks whether the caller may change a study.
-        is_operator: Whether the caller may know which segments exist. For other callers, `hidden`
-            lists segments that do not exist along with segments that they may not see.
+        is_operator: Whether the caller may know which segments exist. For other callers, the
+            field `hidden` of the result mixes segments that do not exist with segments that they
+            may not see.
     """
     with ledger.connect() as connection:
         studies = repair_queries.list_open_studies(connection)
@@ -101,7 +102,7 @@ def close_study(studies: StudyService, study_id: int, reason: str) -> None:
 
 
 def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) -> bool:
-    """Ends a segment as preempted, unless a heartbeat has extended its lease meanwhile.
+    """Ends a segment as preempted, unless its lease is still valid because of a heartbeat.
 
     Returns:
         True if the segment has ended, by this call or before; False if its lease is still valid.
@@ -124,6 +125,10 @@ def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) ->
 
 
 def free_leases(ledger: Ledger, study_id: int) -> list[str]:
-    """Releases the stray leases of a study; returns the ids of their segments."""
+    """Releases a study's stray leases (of segments that have ended or do not exist).
+
+    Returns:
+        The ids of the segments whose leases were released.
+    """
     with ledger.study(study_id) as session:
         return repair_queries.release_stray_leases(session.connection, study_id)

@@ -66,7 +66,10 @@ class NextActionService:
             return self._start(session, row, key)
 
     def _answer(self, session: StudyTransaction, number: int, key: str) -> NextAction | TrialRow:
-        """Returns the next action, or the trial if it has a slot and can start a segment."""
+        """Returns the next action of a trial's task, or the trial if it has to start a segment.
+
+        An open segment of an earlier attempt (with another idempotency key) ends as preempted.
+        """
         row = session.trials.find(number)
         segment = session.segments.find_open(number) if row is not None else None
         if row is not None and segment is not None:
@@ -95,11 +98,11 @@ class NextActionService:
         return self._ask_for_slot(session, number)
 
     def _ask_for_slot(self, session: StudyTransaction, number: int) -> NextAction | TrialRow:
-        """Fills the free slots of a rolling study (`flow: rolling`).
+        """Fills the free slots of a rolling study (`flow: rolling`) on behalf of a trial's task.
 
         Returns:
-            The trial if it was given a slot. Otherwise, as the slots may have gone to other
-            trials, the action to wait, or to finish if the study is over.
+            The trial if the scheduler gave it a slot. Otherwise the task's next action: to wait,
+            or to finish if the study is over.
         """
         granted, reason = _live_slots.fill_slots(session, _live_slots.count_free_slots(session))
         if number in granted:
@@ -115,8 +118,8 @@ class NextActionService:
         """Starts a segment of a trial that has a slot and parameters.
 
         Returns:
-            The action to run the segment, or to wait if no units can be leased. If the score cache
-            serves the trial, it may be the action to finish or to wait.
+            The next action of the trial's task: to run the segment, or to wait if no units can be
+            leased. If the score cache serves the trial, the task may have to wait or finish.
         """
         if reason := _score_cache.serve(session, row):
             return NextAction(kind=NextActionKind.WAIT, reason=reason)
@@ -177,13 +180,13 @@ class NextActionService:
         )
 
     def ready(self, waiting: Sequence[Waiter]) -> list[WakeUp]:
-        """Returns a wake-up with a reason for each task that should request its action again.
+        """Returns a wake-up for each waiting task that should request its next action again.
 
         The call also fills free slots of rolling studies (`flow: rolling`), and stops studies that
         have reached their target, deadline or another stopping rule.
 
         Args:
-            waiting: The tasks that wait.
+            waiting: The waiting tasks, of any studies.
         """
         answers: list[WakeUp] = []
         for study_id in dict.fromkeys(item.study_id for item in waiting):
@@ -226,7 +229,10 @@ class NextActionService:
 
 
 def _ready_in_study(session: StudyTransaction, waiting: Sequence[Waiter]) -> list[WakeUp]:
-    """Returns the wake-ups of the waiting tasks of one study; see `NextActionService.ready`."""
+    """Returns wake-ups for those waiting tasks of one study that should request their next action.
+
+    A wake-up is a message that ends the waiting of one task.
+    """
     config, study_id = session.record.config, session.record.id
     if not config.reproducible:
         _study_transitions.stop_if_due(session)
@@ -265,9 +271,9 @@ def _finish(row: TrialRow) -> NextAction:
 
 
 def _finish_early(session: StudyTransaction, number: int, row: TrialRow | None) -> NextAction:
-    """Returns the action to finish, for an unfinished trial of a study that is over.
+    """Returns the next action, to finish, for an unfinished trial of a study that is over.
 
-    The trial is pruned in the ledger, if it is in the ledger.
+    If the trial is in the ledger, it is pruned there.
     """
     reason = f"the study stops: {session.record.reason}"
     if row is None:
@@ -278,16 +284,19 @@ def _finish_early(session: StudyTransaction, number: int, row: TrialRow | None) 
 
 
 def _has_finished(session: StudyTransaction, number: int) -> bool:
-    """Checks whether a trial has finished. A waiting fold finishes if another fold fails."""
+    """Checks whether a trial has finished, although its task may still be waiting.
+
+    For example, a fold is pruned while its task waits if another fold of the trial fails.
+    """
     trials = session.view.trials
     return number < len(trials) and trials[number].state.is_finished
 
 
 def _wake_finished(session: StudyTransaction, number: int) -> WakeUp:
-    """Returns the wake-up of a finished trial's task.
+    """Returns the message that wakes up the waiting task of a finished trial.
 
-    The wake-up of a pruned trial has the trial's result, so that the task can end without being
-    scheduled on a worker again.
+    If the trial was pruned, the message contains the trial's result, so that the task can end
+    without being scheduled on a worker again.
     """
     result = trial_result(session.trials.get(number))
     is_pruned = result.state is TrialState.PRUNED
@@ -300,12 +309,12 @@ def _wake_finished(session: StudyTransaction, number: int) -> WakeUp:
 
 
 def _wake_at_end_of_study(session: StudyTransaction, number: int | None) -> WakeUp:
-    """Returns the wake-up of a task whose study is over.
+    """Returns the message that wakes up a waiting task whose study is over.
 
     Args:
-        session: The study.
-        number: The task's trial, which is pruned if it has neither finished nor an open segment;
-            None for a task that waits for the study and not for a trial.
+        session: The study's open transaction.
+        number: The number of the task's trial; None for a task that waits for the study and not
+            for a trial. A trial that has neither finished nor an open segment is pruned.
     """
     result = None
     if number is not None and session.segments.find_open(number) is None:

@@ -1,4 +1,4 @@
-"""Asks Optuna for the parameters of trials and tells it their results ("ask" and "tell")."""
+"""Asks Optuna's samplers for the parameters of trials, and tells them the trials' results."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MAX_SEARCHES = 64
 
 @dataclass(frozen=True)
 class Proposals:
-    """Asks Optuna for the parameters of trials, and tells it how trials ended.
+    """Asks Optuna's samplers for the parameters of trials, and tells them the trials' results.
 
     Both happen under the study's sampler lock, so that requests to one sampler do not overlap.
-    The study's own lock is not held meanwhile, since a sampler may take seconds.
+    The lock of the study itself is not held meanwhile, since a sampler may take seconds.
     """
 
     ledger: Ledger
@@ -43,7 +43,7 @@ class Proposals:
 
     @contextmanager
     def proposed(self, study_id: int, numbers: Sequence[int]) -> Iterator[StudyTransaction]:
-        """Proposes parameters of trials, and yields the transaction that records the parameters.
+        """Proposes parameters for trials, and yields the study's transaction that records them.
 
         First, Optuna receives the results of all finished trials that it does not know yet, in the
         order of their numbers. Trials are in the ledger before Optuna proposes their parameters;
@@ -80,7 +80,10 @@ class Proposals:
             pass
 
     def search(self, record: StudyRecord) -> Search:
-        """Returns a study's Optuna search, from the cache if the configuration is unchanged."""
+        """Returns the object that asks and tells a study's Optuna sampler.
+
+        The object is cached until the study's configuration changes.
+        """
         config, search = self._searches.get(record.key, (None, None))
         if search is None or config is not record.config:
             search = self._make_search(record.key, record.config)
@@ -112,7 +115,7 @@ class Proposals:
 def _identity(
     record: StudyRecord, row: TrialRow, params: Mapping[str, ParamValue]
 ) -> TrialIdentity:
-    """Returns the seed and the cache key of a trial.
+    """Returns the seed of a trial and its key in the score cache.
 
     A copy (in population-based training) has no cache key: its reports depend on its parent.
     """

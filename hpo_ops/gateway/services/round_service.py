@@ -27,11 +27,11 @@ class RoundService:
     proposals: Proposals
 
     def sample(self, study_id: int, round_number: int, rounds_left: int = 1_000_000) -> Round:
-        """Returns the trials of a round, which the scheduler chooses, with sampled parameters.
+        """Chooses the trials of a round with the scheduler, and samples their parameters.
 
         Args:
             study_id: The study.
-            round_number: The round. A round that was sampled before keeps its trials.
+            round_number: The round's number. A round that was sampled before keeps its trials.
             rounds_left: The number of rounds left in the DAG, including the sampled round. The
                 round is enlarged if the remaining trials would not fit into these rounds.
         """
@@ -61,13 +61,13 @@ class RoundService:
     def collect(
         self, study_id: int, round_number: int, scores: Sequence[TrialResult]
     ) -> CollectedRound:
-        """Closes a round: absorbs scores, decides on the paused trials, and tells the sampler.
+        """Closes a round: records missing results, fails running trials, and tells the sampler.
 
-        To absorb a score is to record a trial result that the ledger lacks.
+        A round that was closed before is not changed.
 
         Args:
             study_id: The study.
-            round_number: The round.
+            round_number: The round's number.
             scores: The results of the round's trials, as their tasks passed them through XCom.
 
         Raises:
@@ -98,7 +98,8 @@ class RoundService:
 def _close_round(session: StudyTransaction, numbers: Sequence[int]) -> None:
     """Fails the trials of a round that are still RUNNING, since all tasks of the round have ended.
 
-    In a reproducible study the scheduler then decides on the paused trials.
+    In a reproducible study (`reproducible: true`), the scheduler then decides on the paused
+    trials of the round.
     """
     for number in numbers:
         _study_transitions.fail_without_task(session, number)

@@ -41,7 +41,7 @@ class SegmentService:
     ledger: Ledger
 
     def report(self, segment_id: str, new: Sequence[Report]) -> Control:
-        """Records new reports and returns the action for the trial.
+        """Records new reports of a segment, and returns the requested action for its trial.
 
         Every call, also without reports, is a heartbeat that extends the segment's lease. If the
         lease has expired and no new lease is available, the action is to pause.
@@ -64,14 +64,14 @@ class SegmentService:
         return Control(action=decision.action, reason=decision.reason)
 
     def keep_alive(self, segment_ids: Sequence[str]) -> list[str]:
-        """Extends the leases of segments on behalf of their agents.
+        """Extends the leases of open segments whose pods exist, in place of agents' heartbeats.
 
         Args:
-            segment_ids: Segments whose pods exist according to the platform.
+            segment_ids: Ids of the segments whose pods exist in the cluster.
 
         Returns:
-            The segments to terminate: those that are unknown or have ended, and those whose study
-            is over or paused.
+            The ids of the segments to terminate: segments that are unknown or have ended, and
+            segments whose study is over or paused.
         """
         over = []
         for segment_id in segment_ids:
@@ -90,7 +90,9 @@ class SegmentService:
         return over
 
     def curve(self, segment_id: str) -> list[tuple[int, float]]:
-        """Returns the learning curve (step, value) of the segment's trial over all its segments.
+        """Returns the learning curve of a segment's trial as pairs of step and value.
+
+        The curve includes the reports of earlier segments of the trial.
 
         Raises:
             SegmentOverError: The segment has ended.
@@ -101,7 +103,7 @@ class SegmentService:
             return session.reports.curve(number)
 
     def forecast(self, segment_id: str, made: CurveForecast) -> None:
-        """Records a forecast of the learning curve, for the decision at the report of its step.
+        """Records a forecast of a trial's learning curve, for the decision at the same step.
 
         Raises:
             SegmentOverError: The segment has ended.
@@ -112,7 +114,7 @@ class SegmentService:
             record_forecast(session, number, made)
 
     def checkpoint(self, segment_id: str, checkpoint: Checkpoint) -> None:
-        """Records that a checkpoint is complete in the store.
+        """Records that a checkpoint of a segment's trial is complete in the store.
 
         The recorded URI is built from the study, the trial and the step. The URI in the agent's
         message is ignored: a forged URI could make tasks read, copy or delete objects of another
@@ -222,7 +224,7 @@ def _extend_lease(session: StudyTransaction, segment: SegmentRow) -> str | None:
 
 
 def _is_same(said: SegmentResult, counted: SegmentResult) -> bool:
-    """Checks whether a result equals the result on record, apart from the cause.
+    """Checks whether a segment's reported result equals its recorded result, apart from the cause.
 
     The causes are not compared, since older segments have no cause on record.
     """

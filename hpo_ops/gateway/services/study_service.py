@@ -133,7 +133,9 @@ class StudyService:
                 )
 
     def study_of_run(self, identity: StudyIdentity) -> StudyHandle:
-        """Returns the handle of a DAG run's study, which never changes and is therefore cached.
+        """Returns the handle of a DAG run's study: its identity and configuration, for tasks.
+
+        Handles are cached, since a handle never changes.
 
         Raises:
             UnknownStudyError: The DAG run has no study.
@@ -150,10 +152,13 @@ class StudyService:
         return OrderedDict()
 
     def absorb(self, study_id: int, scores: Sequence[TrialResult]) -> AbsorbedScores:
-        """Compares trial results from XCom with the ledger, and records those the ledger lacks.
+        """Compares trial results that tasks passed through XCom with the ledger.
+
+        A result that the ledger lacks is recorded.
 
         Returns:
-            The trials whose results were recorded, and a sentence for each difference.
+            The trials whose results were recorded, and a sentence for each result that differs
+            from the ledger.
         """
         with self.ledger.study(study_id) as session:
             compared = _score_absorption.absorb(session, scores)
@@ -162,7 +167,10 @@ class StudyService:
             return compared
 
     def verdict(self, study_id: int) -> StudyVerdict:
-        """Stops the study if it is due to stop; returns whether it continues, waits or stops."""
+        """Returns whether a study continues, waits or stops; stops it if a stopping rule applies.
+
+        A study also stops if no trial is running and its scheduler would start no other trial.
+        """
         with self.ledger.study(study_id) as session:
             _study_transitions.stop_if_due(session)
             _study_transitions.stop_if_nothing_is_left(session)
@@ -177,7 +185,7 @@ class StudyService:
         """Adds the trial that trains the best parameters on all data, after the search has ended.
 
         Returns:
-            The number of the trial, or no number and why there is no retraining.
+            The number of the added trial; or no number, and the reason why none was added.
         """
         best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:

@@ -20,13 +20,14 @@ from hpo_ops.samplers.warm_start_trials import MAX_TAKEN
 def import_trials(
     studies: StudyService, study: StudyConfig, request: ImportRequest, *, owner: str | None = None
 ) -> Imported:
-    """Records those imported trials that fit a study's search space as an ended study.
+    """Records trials that were run elsewhere as an ended study, if they fit its search space.
 
-    The study belongs to the DAG with the study's name. Its run id contains a hash of the request,
-    so that a repeated import of the same trials has no effect.
+    The study's name is used as its DAG id. Its run id contains a hash of the request, so that a
+    repeated import of the same trials has no effect.
 
     Returns:
-        The study's name and run id, and the trials that were left out, by problem.
+        The study's name and run id, the number of recorded trials, and the numbers of the trials
+        that were left out, grouped by problem.
 
     Raises:
         StudyError: No trial fits the search space; the message gives the reasons.
@@ -61,10 +62,10 @@ def import_trials(
 def choose(
     study: StudyConfig, past: Sequence[PastTrial]
 ) -> tuple[list[KnownTrial], dict[str, list[int]]]:
-    """Selects the past trials that fit a study's search space and metrics.
+    """Selects the trials to import that fit a study's search space and metrics.
 
     Returns:
-        The trials that fit, and the numbers of all other trials, by the problem they have.
+        The trials that fit, and the numbers of all other trials, grouped by problem.
     """
     known: list[KnownTrial] = []
     left_out: dict[str, list[int]] = {}
@@ -100,6 +101,6 @@ def _imported_trial(trial: KnownTrial, study: StudyConfig, source: str) -> Impor
 
 
 def _digest(request: ImportRequest) -> str:
-    """Returns a hash of the request, which is the same for the same trials and study."""
+    """Returns a hash of an import request; equal requests have the same hash."""
     text = json.dumps(request.to_dict(), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
