@@ -93,7 +93,7 @@ class AirflowApi:
                 return
 
     def trigger(self, dag_id: str, conf: dict[str, Any]) -> str:
-        """Triggers a DAG run with the given ``conf`` and returns the run's id."""
+        """Triggers a run of a DAG with the given ``conf`` and returns the run's id."""
         run: dict[str, Any] = self.request(
             "POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf}
         )
@@ -126,9 +126,9 @@ class AirflowApi:
         return [line for line in answer["content"] if isinstance(line, dict)]
 
     def failure_of(self, dag_id: str, run_id: str, task_id: str) -> str | None:
-        """Returns the last error in the log of a failed task.
+        """Returns the last error in the log of a task of a DAG run.
 
-        Returns None if the task has not failed, or its log contains no error.
+        Returns None if the task has not failed, or if its log contains no error.
         """
         for instance in self.task_instances(dag_id, run_id):
             if instance["task_id"] == task_id and instance["state"] == "failed":

@@ -122,7 +122,8 @@ def find_builder(wanted: str | None) -> str:
         wanted: The program's name; None for the first of `BUILDERS` that is in PATH.
 
     Raises:
-        CommandError: The wanted program is unknown or missing, or all programs are missing.
+        CommandError: The wanted program is not in `BUILDERS` or not in PATH, or no program in
+            `BUILDERS` is in PATH.
     """
     if wanted is not None and wanted not in BUILDERS:
         raise CommandError(f"--with is {wanted!r}, but must be one of {', '.join(BUILDERS)}")
@@ -137,7 +138,7 @@ def find_builder(wanted: str | None) -> str:
 
 
 def advice(study: StudyConfig, file: Path, image: str) -> str:
-    """Returns a message with the keys to write into the study file to use the built image."""
+    """Returns a message with the lines to write into the study file to use the built image."""
     needs_code = study.stop.when is not None or bool(study.finalizers)
     lines = [f"image: {image}"]
     if not find_runner(study.runner).runs_images:

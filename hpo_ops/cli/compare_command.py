@@ -83,7 +83,9 @@ def compare(
 def variants(
     study: StudyConfig, samplers: Sequence[str], schedulers: Sequence[str], repeats: int | None
 ) -> list[StudyConfig]:
-    """Creates one study for each combination of a sampler and a scheduler, with the same seed.
+    """Creates one variant of a study for each combination of a sampler and a scheduler.
+
+    All variants have the study's seed.
 
     Args:
         study: The study to vary.
@@ -107,7 +109,10 @@ def variants(
 
 
 def _split(options: Sequence[str]) -> list[str | None]:
-    """Splits option values into policies; returns ``[None]``, the study's own policy, if empty."""
+    """Splits values of ``--sampler`` or ``--scheduler``, such as ``random,tpe``, into policies.
+
+    Returns ``[None]``, which stands for the study's own policy, if there are no values.
+    """
     return [policy for option in options for policy in split_policies(option)] or [None]
 
 
@@ -139,7 +144,9 @@ def _variant(
 def _policy(text: str, own: Policy) -> dict[str, Any]:
     """Parses ``name:key=value`` into a policy's section of a study file.
 
-    A name without options that is the name of the study's own policy gets that policy's options.
+    Args:
+        text: The policy's name, with options after a colon.
+        own: The study's own policy, whose options are used if the text is only that policy's name.
     """
     name, options = parse_options(text)
     if name == own.name and not options:
@@ -150,10 +157,12 @@ def _policy(text: str, own: Policy) -> dict[str, Any]:
 def _run(
     session: Session, made: Sequence[StudyConfig], *, source: str, is_quiet: bool
 ) -> list[Experiment]:
-    """Runs all variants at the same time, waits until they have ended, and returns their results.
+    """Runs all variants of a study at the same time, and waits until all have ended.
+
+    Returns the repeats of each variant as an experiment.
 
     Raises:
-        CommandError: A study was not started.
+        CommandError: The DAG run of a variant ended without starting its study.
     """
     console = err if is_quiet else out
     started: list[tuple[Target, str]] = []
@@ -178,11 +187,11 @@ def _run(
 
 
 def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
-    """Ranks experiments by the results of their repeats, best first.
+    """Ranks experiments by the best values of their repeats, best first.
 
     Raises:
-        CommandError: The experiments have different metrics, an experiment has no result yet, or a
-            study is given twice.
+        CommandError: The experiments have different metrics, no repeat of an experiment has
+            ended with a value, or two experiments are of the same study.
     """
     metrics = {(item.metric, item.direction) for item in found}
     if len(metrics) > 1:
@@ -199,9 +208,9 @@ def rank_experiments(found: Sequence[Experiment]) -> list[Standing]:
 def standings_table(standings: Sequence[Standing], metric: str) -> Table:
     """Returns a table of the ranked studies, best first.
 
-    The column *Behind* is the mean difference from the best study over all pairs of repeats with
-    the same number, *Pairs* is the number of these pairs, and *p (Holm)* is the p-value of the
-    difference, corrected for multiple comparisons.
+    A study and the best study are compared by pairs of repeats with the same number. The column
+    *Behind* is the mean difference over these pairs, *Pairs* is the number of pairs, and
+    *p (Holm)* is the p-value of the difference, corrected for multiple comparisons.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Repeats", f"Best {metric}", "Behind", "Pairs", "p (Holm)"):

@@ -108,7 +108,11 @@ class Session:
         return GatewayClient(self.address.url, self.airflow.token, patience_seconds=30)
 
     def study(self, name: str, run_id: str | None = None) -> Progress:
-        """Returns the newest study with a name, or the study of the given DAG run.
+        """Returns the progress of a study.
+
+        Args:
+            name: The name of the study.
+            run_id: The id of the study's DAG run; None for the newest study of that name.
 
         Raises:
             CommandError: No such study exists; the message lists the studies that exist.
@@ -122,5 +126,5 @@ class Session:
 
 
 def connect() -> Session:
-    """Returns a session with the address that `find_address` finds."""
+    """Returns a session with Airflow and the gateway at the address that `find_address` finds."""
     return Session(find_address())

@@ -52,8 +52,9 @@ def experiment(
 def experiment_json(found: Experiment) -> dict[str, Any]:
     """Returns an experiment as JSON data.
 
-    It has the repeats, the estimate of their results (None if no repeat has a result), and the
-    confidence band of the best value so far by the number of ended trials.
+    The data has the repeats, the estimate of their results (mean, standard deviation and
+    confidence interval; None if no repeat has a result) and, for each number of ended trials, the
+    estimate of the best value so far.
     """
     values = list(found.outcomes.values())
     return {
@@ -64,7 +65,11 @@ def experiment_json(found: Experiment) -> dict[str, Any]:
 
 
 def experiment_lines(found: Experiment) -> list[str]:
-    """Returns lines with the number of ended repeats and the estimate of their results, if any."""
+    """Returns lines on an experiment: how many repeats have a result, and the results' estimate.
+
+    The estimate is their mean, standard deviation and confidence interval. Its line is left out if
+    no repeat has a result.
+    """
     values = list(found.outcomes.values())
     lines = [f"{found.study}  {len(values)} of {found.wanted} repeats have ended with a value"]
     if values:
@@ -73,7 +78,7 @@ def experiment_lines(found: Experiment) -> list[str]:
 
 
 def estimate_text(made: Estimate) -> str:
-    """Formats an estimate as ``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``.
+    """Formats an estimate of a mean as ``0.8075 ± 0.01708 (95 %: 0.7803 to 0.8347)``.
 
     The number after ± is the sample standard deviation; the interval is the confidence interval of
     the mean. An estimate without a deviation is formatted as the mean only.
@@ -129,7 +134,7 @@ def follow_runs(session: Session, console: Console, runs: Sequence[tuple[str, st
 def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
     """Waits until all repeats of a study have ended, and returns whether all of them succeeded.
 
-    A study that is not repeated returns True without waiting.
+    Returns True without waiting if the study is not repeated.
     """
     found = session.gateway.experiment(study.id)
     if found.wanted == 1:
@@ -139,13 +144,19 @@ def follow_repeats(session: Session, console: Console, study: Progress) -> bool:
 
 
 def end_lines(session: Session, study: Progress) -> list[str]:
-    """Returns lines on the repeats of an ended study; no lines if the study is not repeated."""
+    """Returns the lines of `experiment_lines` for an ended study.
+
+    The list is empty if the study is not repeated.
+    """
     found = session.gateway.experiment(study.id)
     return experiment_lines(found) if found.wanted > 1 else []
 
 
 def end_json(session: Session, study: Progress) -> dict[str, Any]:
-    """Returns the repeats of a study as JSON data; empty if the study is not repeated."""
+    """Returns the JSON data of `experiment_json` under the key ``experiment``.
+
+    The result is empty if the study is not repeated.
+    """
     found = session.gateway.experiment(study.id)
     return {"experiment": experiment_json(found)} if found.wanted > 1 else {}
 

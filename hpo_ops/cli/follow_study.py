@@ -70,5 +70,5 @@ def _picture(line: str, progress: Progress | None) -> Group:
 
 
 def _without_time(line: str) -> str:
-    """Returns the line without the elapsed time, to detect whether anything else has changed."""
+    """Returns a progress line without its elapsed time, so that other changes can be detected."""
     return line.split(" · ", 1)[-1]

@@ -57,7 +57,7 @@ def read_storage(
     Args:
         url: The URL of the Optuna storage.
         config: The study file whose objectives and space the trials belong to.
-        name: The name of the study in the storage; None if the storage has only one study.
+        name: The name of the study in the storage; None for the only study in the storage.
         renames: New names of parameters, by their old names.
 
     Raises:
@@ -117,7 +117,7 @@ def parse_renames(options: list[str]) -> dict[str, str]:
 
 
 def import_lines(done: Imported, source: str) -> list[str]:
-    """Returns lines on the imported trials, on the trials left out, and on how to warm-start.
+    """Returns lines on the imported trials, the trials left out, and the ``warm_start`` to write.
 
     Args:
         done: The result of the import.

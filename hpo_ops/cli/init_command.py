@@ -131,7 +131,7 @@ def _ask_params() -> list[str]:
 
 
 def parse_param(text: str) -> tuple[str, dict[str, Any] | list[Any]]:
-    """Parses a hyperparameter of the command line into its name and its entry in the space.
+    """Parses an option ``name=values`` into a hyperparameter's name and entry in the space.
 
     >>> parse_param("lr=1e-4..1e-1")
     ('lr', {'float': [0.0001, 0.1], 'log': True})
@@ -201,7 +201,7 @@ def write_files(folder: Path, answers: Answers, *, is_forced: bool) -> list[Path
 
 
 def study_text(folder: Path, answers: Answers) -> str:
-    """Returns the content of the study file."""
+    """Returns the content of a study file with the values that the user has chosen."""
     space = [f"  {name}: {_flow(value)}" for name, value in answers.space.items()]
     return _STUDY.format(
         folder=folder,
@@ -219,7 +219,10 @@ def study_text(folder: Path, answers: Answers) -> str:
 
 
 def script_text(answers: Answers) -> str:
-    """Returns the content of the training script, which passes ``hpo test`` without changes."""
+    """Returns the content of a training script with the metric and steps that the user has chosen.
+
+    The script passes ``hpo test`` without changes.
+    """
     value = 'model["quality"]' if answers.is_maximized else '1.0 - model["quality"]'
     is_word = answers.metric.isidentifier()
     report = f"{answers.metric}={value}" if is_word else f"**{{{answers.metric!r}: {value}}}"

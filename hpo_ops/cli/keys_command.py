@@ -72,7 +72,9 @@ def rotate(
 
 
 def _gateway_keys() -> KeyRing:
-    """Reads the gateway's keys from the environment, or else from the stack of this folder.
+    """Reads the gateway's signing keys from the environment.
+
+    If the environment has no keys, returns those of the stack in the working directory.
 
     Raises:
         CommandError: The keys in the environment are not valid.

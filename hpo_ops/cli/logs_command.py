@@ -127,12 +127,12 @@ def show_logs(
     container: str | None,
     is_followed: bool,
 ) -> None:
-    """Prints the logs of a study.
+    """Prints the logs of a study's trials.
 
     Args:
         session: The connections to Airflow and the gateway.
         console: The console to print to.
-        progress: The study.
+        progress: The study, as the gateway returned it.
         trial: The number of the only trial whose logs are printed; None for all trials.
         container: The container whose stored output is printed; None for the logs of the tasks.
         is_followed: Whether to print new lines until the study's DAG run has ended.

@@ -163,14 +163,15 @@ def _usual_slots(config: StudyConfig) -> list[int]:
 
 
 def _drawn(config: StudyConfig, continued: Traces, *, draws: int, seed: int) -> Iterator[Draw]:
-    """Yields random draws of recorded trials, with replacement.
+    """Yields random sets (draws) of recorded trials, drawn with replacement.
 
-    Each draw has as many trials as the study. The target is the study's target or, if it has none,
-    the value at which the best recorded trial settles.
+    Each draw has as many trials as the study. The target of a draw is the study's target or, if
+    the study has none, the mean of the last tenth of the best recorded trial's values.
 
     Args:
         config: The planned study.
-        continued: The recorded trials; learning curves that were cut short are continued.
+        continued: The recorded trials; learning curves that were cut short have already been
+            extended.
         draws: The number of draws.
         seed: The seed of the draws.
     """
@@ -183,14 +184,15 @@ def _drawn(config: StudyConfig, continued: Traces, *, draws: int, seed: int) -> 
 def _synthetic(
     config: StudyConfig, steps: int, *, pace: float, draws: int, seed: int
 ) -> Iterator[Draw]:
-    """Yields draws of synthetic trials, as many in each draw as the study has.
+    """Yields random sets (draws) of synthetic trials.
 
-    The target of a draw is the value at which its best trial settles.
+    Each draw has as many trials as the study. The target of a draw is the mean of the last tenth
+    of its best trial's values.
 
     Args:
         config: The planned study.
         steps: The number of steps of a full-length trial.
-        pace: The seconds of one step.
+        pace: The duration of one step in seconds.
         draws: The number of draws.
         seed: The seed of the draws.
     """

@@ -84,13 +84,14 @@ def value_errors_reported(prefix: str = "") -> Iterator[None]:
 def choose_predictor(
     given: str | None, *, seed: int, study_section: Mapping[str, object] | None = None
 ) -> MemoPredictor:
-    """Creates the predictor of learning curves.
+    """Creates the predictor of learning curves that replays use.
 
     Args:
-        given: The value of ``--curves``: a name, with options after a colon; None to create the
-            study's predictor.
+        given: The value of ``--curves``: a predictor's name, with options after a colon; None if
+            the option is not given.
         seed: The predictor's seed.
-        study_section: The section ``curves`` of the study; None for the predictor ``projected``.
+        study_section: The section ``curves`` of a study file, used if `given` is None. If both
+            are None, the predictor is ``projected``.
 
     Raises:
         CommandError: The name or an option of the predictor is not valid.
@@ -103,7 +104,7 @@ def choose_predictor(
 
 
 def name_and_options(section: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Splits the section of a policy in a study file into the policy's name and options."""
+    """Splits a section of a study file, such as ``scheduler``, into its name and its options."""
     return str(section["name"]), {key: value for key, value in section.items() if key != "name"}
 
 
@@ -149,7 +150,7 @@ def parse_seconds(option: str, text: str | None) -> float | None:
 
 
 def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
-    """Returns a warning for each policy that trains for more steps than the traces have."""
+    """Returns a warning for each policy that trains past the last step of the traces."""
     return [
         f"{name} trains up to step {policy.scheduler.max_steps}, but the traces end at step "
         f"{traces.max_steps}: a trial counts as full-length there"
@@ -159,13 +160,14 @@ def check_length(policies: dict[str, Policy], traces: Traces) -> list[str]:
 
 
 def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
-    """Returns a note on recorded trials that were cut short, and on how their curves continue.
+    """Returns a list with one note on the recorded trials that were cut short.
 
-    The list is empty if no recorded trial was cut short.
+    The note explains how their learning curves are extended. The list is empty if no recorded
+    trial was cut short.
 
     Args:
         traces: The recorded trials.
-        rule: How the learning curves of trials that were cut short are continued.
+        rule: How the learning curves of trials that were cut short are extended.
     """
     cut = [
         trial.record.trial
@@ -180,7 +182,7 @@ def unseen_note(traces: Traces, rule: Unseen) -> list[str]:
 
 
 def figure_table(*columns: str) -> Table:
-    """Creates an empty table; the first column is left-aligned, all others are right-aligned."""
+    """Creates a table without rows; the first column is left-aligned, all others right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left", overflow="fold")
@@ -202,7 +204,7 @@ def time_text(seconds: float, like: float | None = None) -> str:
 
     Args:
         seconds: The duration.
-        like: A duration whose unit is used; None to choose the unit by `seconds`.
+        like: The duration by whose size the unit is chosen; None for `seconds` itself.
 
     >>> time_text(9000)
     '2.50 h'
@@ -215,7 +217,7 @@ def time_text(seconds: float, like: float | None = None) -> str:
 
 
 def to_target(row: Summary) -> str:
-    """Formats the mean and standard deviation of the time to the target.
+    """Formats the mean and standard deviation of a policy's time to the target.
 
     A replay that did not reach the target counts with the time at which the replay ended. Returns
     ``not reached`` if no replay reached the target.
@@ -227,7 +229,7 @@ def to_target(row: Summary) -> str:
 
 
 def unreached_note(rows: Iterable[Summary]) -> list[str]:
-    """Returns a note on the times of replays that did not reach the target.
+    """Returns a list with one note on how replays that did not reach the target are counted.
 
     The list is empty if every policy reached the target in all of its replays or in none.
     """
@@ -240,8 +242,9 @@ def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
     """Formats a mean, followed by the range that contains 80 % of the values.
 
     Args:
-        spread: The mean and the range.
-        write: Formats its first argument with the unit or precision of its second argument.
+        spread: The distribution of the values, with its mean and range.
+        write: A function that formats its first argument in the unit or precision that suits its
+            second argument, the mean.
     """
     mean, low, high = (
         write(number, spread.mean) for number in (spread.mean, spread.low, spread.high)
@@ -250,5 +253,5 @@ def with_range(spread: Spread, write: Callable[[float, float], str]) -> str:
 
 
 def spread_json(spread: Spread | None) -> dict[str, float] | None:
-    """Returns a spread (mean, deviation, range) as JSON data, or None for None."""
+    """Returns a spread (mean, standard deviation, quantiles) as JSON data, or None for None."""
     return None if spread is None else spread._asdict()

@@ -122,10 +122,12 @@ def check_code(folder: str | None, before: Provenance) -> None:
 def study_of_trial(
     config: Mapping[str, Any], before: TrialDetail, *, last_step: int
 ) -> dict[str, Any]:
-    """Returns a study of a single trial with an earlier trial's parameters, seed and steps.
+    """Returns the study file of a study that trains one earlier trial again.
+
+    The only trial of that study has the earlier trial's parameters, seed and steps.
 
     Args:
-        config: The study file of the earlier trial.
+        config: The study file of the earlier trial's study.
         before: The earlier trial.
         last_step: The last step that the earlier trial has reported.
     """
@@ -193,7 +195,10 @@ def _is_same(one: float, other: float, tolerance: float) -> bool:
 
 
 def changes(before: Provenance, after: Provenance) -> Iterator[str]:
-    """Yields a sentence for each difference in code, image or packages between two trainings."""
+    """Yields a sentence for each difference in code, image or packages between two trainings.
+
+    A property or package that is unknown for one of the trainings is skipped.
+    """
     old, new = before.to_dict(), after.to_dict()
     for name in COMPARED:
         then, now = old[name], new[name]

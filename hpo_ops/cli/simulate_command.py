@@ -57,7 +57,7 @@ class Setting:
     """The inputs of a simulation.
 
     Attributes:
-        traces: The trials; learning curves that were cut short are continued.
+        traces: The trials; learning curves that were cut short have already been extended.
         policies: The policies to compare, by name.
         cluster: The simulated machines and their delays.
         target: The value of the metric at which a replay ends; None for no target.
@@ -77,15 +77,16 @@ class Setting:
     def replays(
         self, predictor: MemoPredictor, cluster: Cluster, what: str
     ) -> Iterator[tuple[str, int, Replay]]:
-        """Replays the trials in every order under every policy, and shows progress.
+        """Replays the trials in every order under every policy, and prints the progress.
 
         Args:
             predictor: The predictor of learning curves.
             cluster: The simulated machines, which may differ from the setting's cluster.
-            what: The label of the progress.
+            what: The label of the printed progress.
 
         Returns:
-            An iterator over the policy's name, the number of the order, and the replay.
+            An iterator with one tuple for each replay: the policy's name, the number of the order,
+            and the replay's result.
         """
         draws = orders_of(self.traces, self.orders, seed=self.seed, target=self.target)
         made = replays(
@@ -199,12 +200,13 @@ def simulate(
 
 
 def choose_target(traces: Traces, text: str | None) -> float | None:
-    """Returns the target: the value of the metric at which a replay ends.
+    """Returns the target (the value of the metric at which a replay ends), or None for no target.
 
     Args:
         traces: The recorded or synthetic trials.
-        text: The value of ``--target``: a number, or ``none`` for no target. None for the target
-            of the recorded study or, without one, the value at which the best trial settles.
+        text: The value of ``--target``: a number, or ``none`` for no target. If the option is not
+            given (None), the target is that of the recorded study or, if the study has none, the
+            mean of the last tenth of the best trial's values.
 
     Raises:
         CommandError: The text is neither a number nor ``none``.
@@ -222,12 +224,13 @@ def choose_target(traces: Traces, text: str | None) -> float | None:
 
 
 def with_delays(traces: Traces, cluster: Cluster, start_seconds: float | None) -> Cluster:
-    """Returns a cluster with delays for starting and resuming trials.
+    """Returns a copy of a simulated cluster with delays for starting and resuming trials.
 
     Args:
         traces: The recorded or synthetic trials.
-        cluster: The cluster.
-        start_seconds: The delay; None for the delays that were recorded with the traces, if any.
+        cluster: The simulated cluster.
+        start_seconds: The delay of both in seconds; None for the delays that were recorded with
+            the traces or, if there are none, the cluster's own.
     """
     if start_seconds is None:
         return calibrate(traces, cluster)
@@ -235,7 +238,7 @@ def with_delays(traces: Traces, cluster: Cluster, start_seconds: float | None) -
 
 
 def target_note(traces: Traces, target: float | None, text: str | None) -> list[str]:
-    """Returns a note on the origin of the target.
+    """Returns a list with one note on where the target comes from, or that there is none.
 
     The list is empty if the user has given a number as the target.
 
@@ -257,7 +260,7 @@ def target_note(traces: Traces, target: float | None, text: str | None) -> list[
 
 
 def cluster_note(cluster: Cluster) -> list[str]:
-    """Returns a note on the delays that the replays assume."""
+    """Returns a list with one note on the delays that the replays assume."""
     return [
         f"assumed delays: {cluster.start_seconds:.3g} s to start a trial, "
         f"{cluster.resume_seconds:.3g} s to resume it, {cluster.turnover_seconds:.3g} s between "

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def machines_around(slots: int) -> list[int]:
-    """Returns numbers of machines to compare: a quarter to four times the given number.
+    """Returns the numbers of machines to compare in a plot, in ascending order.
+
+    The numbers are a quarter, half, once, twice and four times the given number, at least 1.
 
     Raises:
         CommandError: matplotlib is not installed.
@@ -81,10 +83,10 @@ def draw_plots(
 def _over_machines(
     setting: Setting, outcomes: Sequence[Outcome], predictor: MemoPredictor
 ) -> dict[str, list[tuple[int, float]]]:
-    """Replays the trials on several numbers of machines.
+    """Replays the trials under every policy on several numbers of machines.
 
     Returns:
-        For each policy, pairs of a number of machines and the mean seconds to the target.
+        By name of the policy, pairs of a number of machines and the mean seconds to the target.
     """
     slots = setting.cluster.units
     lines: dict[str, list[tuple[int, float]]] = {name: [] for name in setting.policies}

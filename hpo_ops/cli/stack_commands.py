@@ -75,7 +75,7 @@ def print_update(update: Update) -> None:
 
 
 def print_line(line: str) -> None:
-    """Prints an indented line."""
+    """Prints a line of text, indented by two spaces, to standard output."""
     out.print(f"  {line}", markup=False)
 
 

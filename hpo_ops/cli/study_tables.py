@@ -76,7 +76,7 @@ def progress_line(progress: Progress) -> str:
 
 
 def studies_table(studies: Sequence[Progress]) -> Table:
-    """Returns a table of studies, in the given order."""
+    """Returns a table with one row for each study, in the given order."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Study", "Run", "State", "Done", "Failed", "Best", "Time"):
         table.add_column(column, overflow="fold")
@@ -96,7 +96,7 @@ def studies_table(studies: Sequence[Progress]) -> Table:
 
 
 def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
-    """Returns a table of trials, in the given order.
+    """Returns a table with one row for each trial, in the given order.
 
     Under cross-validation the table also has the number of completed folds of each trial.
     """
@@ -123,7 +123,11 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 
 
 def _why(trial: TrialSummary) -> str:
-    """Returns the reason of a trial's state, with the origin of cached reports, if any."""
+    """Returns the reason of a trial's state.
+
+    If the score cache served reports of an earlier trial, adds the name of that trial, unless the
+    reason contains it already.
+    """
     if trial.served is None:
         return trial.reason
     if trial.state.is_finished and trial.served.step >= trial.step:

@@ -74,7 +74,7 @@ def submit(
 
 
 def status_lines(status: JobStatus) -> list[str]:
-    """Returns lines with a job's state and, if it has one, its best trial."""
+    """Returns lines with a job's state and progress, and its best trial if the job has one."""
     why = f" ({status.reason})" if status.reason else ""
     lines = [f"{status.state}{why}, {status.completion:.0%} of {status.iterations} iterations"]
     return lines + (best_lines(status.best, METRIC) if status.best else [])
@@ -94,10 +94,10 @@ def _pack(code: Path | None, file: Path, name: str) -> bytes | None:
     """Returns the archive of the job's code, or None if the code is not on this machine.
 
     Args:
-        code: The code that the user has given, a folder or an archive; None to look for the file
+        code: The folder or archive with the code that the user has given; None for the archive
             `name` in the folder of the job file.
-        file: The job file.
-        name: The name of the archive in the job file.
+        file: The path of the job file.
+        name: The path of the archive, as the job file states it.
 
     Raises:
         CommandError: The code cannot be read or packed.

@@ -23,7 +23,7 @@ _CONTROLS = re.compile(
 
 
 def visible(text: str) -> str:
-    """Returns untrusted text without control characters, so that a terminal can show it safely.
+    """Removes or escapes control characters in untrusted text, for safe display in a terminal.
 
     Colours, bells and characters that move the cursor are removed. Every other control character,
     except tab and newline, is escaped as in a Python string, such as ``\\x1b``.
@@ -71,14 +71,14 @@ def print_json(value: object) -> None:
 
 
 def track(items: Iterable[Item], *, total: int, what: str) -> Iterator[Item]:
-    """Yields the items and prints the number of processed items to standard error.
+    """Yields the given items, and prints to standard error how many have been processed.
 
-    A terminal shows a progress bar; otherwise a line is printed every `LINE_EVERY_SECONDS`.
+    In a terminal the progress is a bar; otherwise a line is printed every `LINE_EVERY_SECONDS`.
 
     Args:
         items: The items.
         total: The number of items.
-        what: What the items are, such as ``replays``; the label of the progress.
+        what: The label of the progress: what the items are, such as ``replays``.
     """
     if err.is_terminal:
         columns = (

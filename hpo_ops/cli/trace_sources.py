@@ -25,7 +25,7 @@ def read_traces(source: str, *, seed: int) -> Traces:
     Args:
         source: The path of a file, or the name of a synthetic study with options, such as
             ``image`` or ``image:trials=50,steps=60``.
-        seed: The seed of a synthetic study.
+        seed: The seed with which a synthetic study is generated.
 
     Raises:
         CommandError: The source is neither a file nor a synthetic study, or cannot be read.
@@ -49,7 +49,7 @@ def read_traces(source: str, *, seed: int) -> Traces:
 
 
 def is_trace_file(name: str) -> bool:
-    """Returns whether a name has the suffix of a file of traces; other names are of studies."""
+    """Returns whether a name is that of a trace file, by its suffix, and not that of a study."""
     return Path(name).suffix in SUFFIXES
 
 

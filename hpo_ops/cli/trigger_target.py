@@ -34,7 +34,7 @@ class Target:
 
 
 def read_target(given: str, changes: dict[str, object]) -> Target:
-    """Returns the DAG to trigger for a study, and the ``conf`` with the changes.
+    """Returns the DAG to trigger for a study, and the ``conf`` with the changes to the study.
 
     A study that is given by name, or by a file in ``dags/studies``, has its own DAG, whose
     ``conf`` contains only the changes. A study in any other file is run by the generic DAG, whose
@@ -42,7 +42,7 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
 
     Args:
         given: The name of a study, or the path of a study file.
-        changes: New values by dotted key of the study file.
+        changes: New values of keys of the study file, by dotted key, such as ``budget.wall``.
     """
     path = Path(given)
     if path.suffix not in (".yaml", ".yml"):
@@ -56,8 +56,9 @@ def read_target(given: str, changes: dict[str, object]) -> Target:
 def generic_dag_target(study: StudyConfig) -> Target:
     """Returns the generic DAG of the study's runner, with the complete study in its ``conf``.
 
-    A reproducible study keeps its flow. Every other study gets ``flow: rolling`` (a slot is
-    refilled as soon as it is free), the only flow that the generic DAG has for such studies.
+    In the ``conf``, a study with ``reproducible: true`` keeps its ``flow``. Every other study gets
+    ``flow: rolling`` (a slot is refilled as soon as it is free), the only flow that the generic
+    DAG has for such studies.
     """
     config = study.to_dict()
     if not study.reproducible:
@@ -66,7 +67,7 @@ def generic_dag_target(study: StudyConfig) -> Target:
 
 
 def parse_changes(assignments: list[str]) -> dict[str, object]:
-    """Parses ``["parallelism=4"]`` as ``{"parallelism": 4}``; values are parsed as YAML.
+    """Parses changes to a study: ``["parallelism=4"]`` as ``{"parallelism": 4}``; values are YAML.
 
     Raises:
         CommandError: An assignment is not of the form ``key=value``.

@@ -55,7 +55,7 @@ EPILOG = (
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the output: the replay of the study with one policy and one number of slots."""
+    """A row of the table of ``hpo whatif``: a replay with one policy and one number of slots."""
 
     name: str
     slots: int

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Family:
-    """A parametric family of curves.
+    """A parametric family of learning curves: a formula with free parameters.
 
     Attributes:
         name: Name of the family in the code of Domhan et al.

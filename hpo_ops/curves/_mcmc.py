@@ -19,7 +19,10 @@ Array = NDArray[np.float64]
 
 
 class Moves(StrEnum):
-    """The proposal moves of the walkers (parallel Markov chains) of emcee."""
+    """The possible proposal moves of emcee's walkers (parallel Markov chains).
+
+    ``STRETCH``: stretch moves. ``DIFFERENTIAL``: differential evolution with snooker moves.
+    """
 
     STRETCH = "stretch"
     DIFFERENTIAL = "differential"
@@ -40,10 +43,10 @@ class McmcEnsemble:
 
     Attributes:
         seed: Seed of the chains.
-        walkers: Number of walkers, at least twice the number of parameters (48).
-        steps: Steps of each walker.
-        burn_in: Number of first steps that are discarded.
-        thin: Interval between two steps that are used.
+        walkers: Number of walkers, at least 96 (twice the 48 parameters of the weighted sum).
+        steps: Number of steps of each walker.
+        burn_in: Number of steps at the start of each walker that are discarded.
+        thin: Of the remaining steps, every ``thin``-th step is used.
         moves: Stretch moves as published, or differential evolution with snooker moves.
         min_points: Smallest number of observations for a forecast.
     """
@@ -134,9 +137,10 @@ class Model:
 
     @classmethod
     def fit(cls, steps: Array, scores: Array, last: float) -> Model | None:
-        """Fits each family by least squares, and creates the model of the families that fit.
+        """Fits each curve family to the scores by least squares, and creates the model.
 
-        Returns None if no family could be fitted.
+        The model leaves out each family whose fit failed or is excluded by the prior. Returns None
+        if no family is left.
         """
         families, starts, misfits = [], [], []
         for family in FAMILIES:
@@ -153,7 +157,10 @@ class Model:
         return cls(families, np.concatenate([*starts, noise, weights]), steps, scores, last)
 
     def curve(self, chain: Array, steps: Array) -> Array:
-        """Returns the weighted sum of the families at the steps, for each row of parameters."""
+        """Returns the weighted sum of the families at each step (column).
+
+        The result has one row for each row of ``chain``, which is one set of all parameters.
+        """
         total = np.zeros((len(chain), len(steps)))
         weights = self._weights(chain)
         for k, (family, columns) in enumerate(self._columns()):
@@ -162,7 +169,10 @@ class Model:
         return total
 
     def log_probability(self, chain: Array) -> Array:
-        """Returns the log-posterior of each row of parameters."""
+        """Returns the log-posterior of each row of ``chain``, given the observed scores.
+
+        The log-posterior of a row that the prior excludes is minus infinity.
+        """
         ends = np.array([1.0 + 1.0, self._last])
         allowed = (chain[:, self.noise + 1 :] >= 0).all(axis=1)
         for family, columns in self._columns():
@@ -189,10 +199,10 @@ class Model:
 
 
 def _least_squares(family: Family, steps: Array, scores: Array) -> Array | None:
-    """Fits a family by least squares in which later points weigh more.
+    """Returns the parameters of a curve family, fitted by least squares to the scores.
 
-    Uses Levenberg-Marquardt, or L-BFGS-B if that fails or there are too few points. Returns None
-    if the parameters found are not finite.
+    Later points weigh more. Uses Levenberg-Marquardt, or L-BFGS-B if Levenberg-Marquardt fails or
+    there are fewer points than parameters. Returns None if the parameters found are not finite.
     """
     from scipy import optimize  # takes a second to import
 

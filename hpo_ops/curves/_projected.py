@@ -20,13 +20,14 @@ NOISES = 10
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shape parameters of the curves of an ensemble, one row for each curve.
+    """The shape parameters of the curves of an ensemble; each array has one entry for each curve.
 
     Attributes:
-        kinds: Index of the kind of shape in ``_SHAPES``.
-        first: First shape parameter.
-        second: Second shape parameter; 0 if the kind has only one parameter.
-        log_prior: Logarithm of the prior weight; all shapes of a kind share the kind's weight.
+        kinds: Index of the curve's kind of shape (its formula) in ``_SHAPES``.
+        first: First parameter of the formula; 0 if the formula has no parameters.
+        second: Second parameter of the formula; 0 if the formula has no second parameter.
+        log_prior: Logarithm of the curve's prior weight; the weight of a kind of shape is divided
+            equally among the curves of that kind.
     """
 
     kinds: NDArray[np.int64]
@@ -35,7 +36,10 @@ class Shapes:
     log_prior: Array
 
     def evaluate(self, times: Array) -> Array:
-        """Evaluates each curve at each time, scaled to 1 at the first time and 0 at the last."""
+        """Returns each curve (row) at each time (column).
+
+        Each curve is scaled to 1 at the first time and 0 at the last time.
+        """
         table = np.empty((len(self.kinds), len(times)))
         for kind, function in enumerate(_SHAPES):
             rows = self.kinds == kind
@@ -64,11 +68,12 @@ FAMILIES = (1, 1, 1, 3, 3, 1, 1)
 
 @cache
 def make_shapes(rates: int = 16, weights: tuple[int, ...] = ONCE) -> Shapes:
-    """Creates the grid of shapes of an ensemble.
+    """Creates the grid of curve shapes of an ensemble.
 
     Args:
-        rates: Number of grid values of the rate, for the kinds of shape that have a rate.
-        weights: Prior weight of each kind of shape.
+        rates: Number of grid values of the rate (the factor of the step in a formula), for the
+            kinds of shape that have a rate.
+        weights: Prior weight of each kind of shape in ``_SHAPES``.
     """
     speeds = np.geomspace(0.003, 2, rates)
     grids: list[list[tuple[float, float]]] = [
@@ -103,7 +108,8 @@ class ProjectedEnsemble:
     in its scores at the first and at the last step. So the shape parameters are put on a grid and
     both end scores are integrated out in closed form, for each of several noise levels; every
     curve is weighted by its marginal likelihood, and the mixture is sampled. As in the paper later
-    points weigh more. This takes milliseconds; sampling all parameters takes seconds.
+    points weigh more. This takes milliseconds; sampling all parameters with Markov chains takes
+    seconds.
 
     Priors, in units of the range of the observed scores: the score at the last step is normal
     with the newest score plus ``gain`` as mean and ``spread`` as standard deviation; the score at
@@ -120,11 +126,12 @@ class ProjectedEnsemble:
         gain: Prior mean of the increase from the newest score to the score at the last step.
         spread: Prior standard deviation of the score at the last step.
         doubt: Noise of the forecast, as a share of the predicted change.
-        drift: Noise of the forecast that grows with the horizon, as a share of the range.
-        skew: Asymmetry of the drift: 0 for none.
-        recency: Power of 10 by which the newest point weighs more than the first.
-        temper: Mean weight of a point; less than 1, since errors of neighbouring points are
-            correlated.
+        drift: Noise of the forecast that grows with the forecast horizon, as a share of the range
+            of the observed scores.
+        skew: Share by which the drift is larger upwards and smaller downwards.
+        recency: Logarithm to base 10 of the newest point's weight relative to the first point's.
+        temper: Mean weight of a point in the likelihood; less than 1, since the errors of
+            neighbouring points are correlated.
     """
 
     seed: int = 0
@@ -154,7 +161,10 @@ class ProjectedEnsemble:
         return QuantileForecast.from_samples(sheet.future, self._sample(sheet, len(observations)))
 
     def _sample(self, sheet: Sheet, reports: int) -> Array:
-        """Samples the scores at all future steps, one row for each sampled curve."""
+        """Samples curves from the posterior.
+
+        Returns the scores of each sampled curve (row) at each future step (column).
+        """
         table, times, count = sheet.table, sheet.times, len(sheet.scores)
         posterior = self._project(table[:, :count], sheet.log_prior, sheet.scores)
         random = np.random.default_rng((self.seed, reports))
@@ -179,7 +189,7 @@ class ProjectedEnsemble:
         return sheet.restore(curves[:, 1:] + deviation * z_noise[:, None])
 
     def _project(self, to_go: Array, log_prior: Array, scores: Array) -> Posterior:
-        """Returns the posterior of the scores at the first and last step of the curve.
+        """Returns the posterior of the curve's scores at its first and its last step.
 
         The posterior has one entry for each combination of shape and noise level.
         """
@@ -260,15 +270,16 @@ class Sheet:
     scale: float
 
     def restore(self, samples: Array) -> Array:
-        """Converts samples from units of the observed range back to scores."""
+        """Converts samples on the scale of ``Sheet.scores`` back to the trial's scores."""
         result: Array = self.newest + self.scale * samples
         return result
 
 
 def lay_out(steps: Array, scores: Array, *, last_step: int, shapes: Shapes) -> Sheet | None:
-    """Evaluates shapes at the steps of a curve.
+    """Normalises an observed curve, and evaluates each shape at the curve's steps.
 
-    Returns None if the curve has no future steps or no shape is finite at all steps.
+    The steps are the observed steps and the future steps up to ``last_step``. Shapes that are not
+    finite at all steps are left out. Returns None if no shape is left or no step is future.
     """
     if steps[-1] >= last_step:
         return None
@@ -298,7 +309,7 @@ def usable_points(
 ) -> tuple[Array, Array]:
     """Returns the steps and scores of the observations with finite scores.
 
-    The observations are thinned to at most ``most`` points, which include the newest.
+    The observations are thinned evenly to at most ``most``, which include the newest.
     """
     seen = [item for item in observations if np.isfinite(item.score)]
     stride = -(-len(seen) // most) or 1

@@ -27,8 +27,8 @@ TIMES = np.array([1 / 3, 1.0, 3.0])
 FEWEST = 4
 """Smallest number of newest points from which the noise is estimated."""
 USUAL_NOISE, MOST_NOISE = 0.1, 4.0
-"""Noise, in units of the range, at which ``doubt`` applies once, and the largest multiple of
-that noise that is considered."""
+"""Noise, in units of the range of the scores, to which the option ``doubt`` refers, and the
+largest multiple of that noise that is considered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class WanderingEnsemble:
     at the first and at the last step. So the shape parameters and the scales of all random parts
     are put on a grid; both end scores are integrated out in closed form, every combination is
     weighted by its marginal likelihood, and the mixture is sampled. This takes milliseconds;
-    sampling all parameters takes seconds.
+    sampling all parameters with Markov chains takes seconds.
 
     The deviation is a random walk in the logarithm of the steps, or the integral of one, which is
     smooth and continues the trend of the newest scores. Its scale is estimated from the curve, so
@@ -66,8 +66,10 @@ class WanderingEnsemble:
         gain: Prior mean of the increase from the newest score to the score at the last step, in
             units of ``spread``.
         spread: Prior standard deviation of the score at the last step.
-        wander: Standard deviation of the random walk at e times the first step.
-        bend: Scale of the random walk whose integral is the smooth deviation.
+        wander: Standard deviation of the random walk when the logarithm of the step has grown by 1
+            since the first step.
+        bend: Standard deviation, at the same step, of the random walk whose integral is the smooth
+            deviation.
         smoothness: Prior probability that the deviation is an integrated random walk.
         tails: Number of points for each degree of freedom of Student's t.
         doubt: Relative widening of the forecast above its median, for a curve whose noise is a
@@ -111,7 +113,16 @@ class WanderingEnsemble:
         return QuantileForecast.from_samples(sheet.future, sheet.restore(stretched))
 
     def _stretch(self, samples: Array, count: int, doubt: float) -> Array:
-        """Stretches samples around the median of each step, so that their tails are heavier."""
+        """Scales the deviations of sampled scores from the median of each step.
+
+        The factors are random, so that the tails are those of Student's t; deviations above the
+        median are also multiplied by 1 plus ``doubt``.
+
+        Args:
+            samples: Scores, one row for each sampled curve and one column for each step.
+            count: Number of observed points.
+            doubt: Relative widening of the forecast above its median.
+        """
         random = np.random.default_rng((self.seed, count, 1))
         freedom = count / self.tails
         stretch = np.sqrt(freedom / random.chisquare(freedom, (self.samples, 1)))
@@ -121,7 +132,7 @@ class WanderingEnsemble:
         return result
 
     def _deviations(self, clock: Array) -> Deviations:
-        """Returns all combinations of kind of deviation, scale and noise level.
+        """Returns the deviations of all combinations of kind, scale and noise level.
 
         Args:
             clock: Logarithms of the observed and future times.
@@ -138,7 +149,11 @@ class WanderingEnsemble:
         )
 
     def _sample(self, sheet: Sheet, deviations: Deviations) -> Array:
-        """Samples the scores at all future steps, one row for each sampled curve."""
+        """Samples curves from the posterior.
+
+        Returns the scores of each sampled curve (row) at each future step (column), on the scale
+        of ``Sheet.scores``.
+        """
         table, scores, count = sheet.table, sheet.scores, len(sheet.scores)
         seen = deviations.covariance[:, :count, :count]
         between = deviations.covariance[:, :count, count:]
@@ -174,7 +189,7 @@ class WanderingEnsemble:
     def _project(
         self, to_go: Array, log_prior: Array, precision: Array, scores: Array
     ) -> Posterior:
-        """Returns the posterior of the scores at the first and last step of the curve.
+        """Returns the posterior of the curve's scores at its first and its last step.
 
         The posterior has one entry for each combination of spread, deviation and shape.
         """
@@ -213,7 +228,7 @@ class WanderingEnsemble:
 def noise_share(steps: Array, scores: Array) -> float:
     """Returns the noise of the newest half of the scores, in units of the range of all scores.
 
-    The noise is the standard deviation of the scores around a fitted line.
+    The noise is the standard deviation of these scores around a straight line fitted to them.
     """
     count = max(FEWEST, len(scores) // 2)
     x, y = steps[-count:], scores[-count:]
@@ -225,14 +240,15 @@ def noise_share(steps: Array, scores: Array) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Deviations:
-    """The possible random deviations of a curve from its family, one row for each.
+    """Models of a curve's random deviation from its curve family.
 
-    There is one row for each combination of kind of deviation, scale and noise level.
+    The arrays have one row for each combination of kind of deviation (random walk or integrated
+    random walk), scale and noise level.
 
     Attributes:
         covariance: Covariance of the deviation between all observed and future times.
-        noise: Variance of the noise.
-        log_prior: Logarithm of the prior probability, up to a constant.
+        noise: Variance of the noise of a single score.
+        log_prior: Logarithm of the combination's prior probability, up to a constant.
     """
 
     covariance: Array

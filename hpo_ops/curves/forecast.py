@@ -18,16 +18,17 @@ LEVELS: tuple[float, ...] = (
     0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98,
     0.99, 0.995, 0.999,
 )  # fmt: skip
-"""Levels of the quantiles; dense near the probability thresholds that schedulers use."""
+"""Probabilities of a forecast's quantiles; dense near the thresholds that schedulers use."""
 
 MAX_STEPS = 48
-"""Largest number of future steps in a forecast; between these steps it is interpolated."""
+"""Largest number of future steps in a forecast; the forecast is interpolated between them."""
 
 
 def future_steps(after: int, last: int) -> tuple[int, ...]:
     """Returns the steps of a forecast: all steps after ``after`` and up to ``last``.
 
-    Of more than ``MAX_STEPS`` steps, returns ``MAX_STEPS``, evenly spaced and including ``last``.
+    If these are more than ``MAX_STEPS`` steps, returns ``MAX_STEPS`` of them, evenly spaced and
+    including ``last``.
     """
     count = last - after
     if count <= MAX_STEPS:
@@ -41,7 +42,7 @@ class QuantileForecast:
 
     Attributes:
         steps: Future steps in ascending order.
-        quantiles: For each step, the quantiles at ``LEVELS`` in ascending order.
+        quantiles: For each step, the quantiles of the score for the probabilities in ``LEVELS``.
     """
 
     steps: tuple[int, ...]
@@ -68,7 +69,8 @@ class QuantileForecast:
     def probability(self, score: float, *, by_step: int) -> float:
         """Returns the probability that the score at step ``by_step`` is at least ``score``.
 
-        The result is from 0.0005 to 0.9995, since ``LEVELS`` ends at 0.001 and 0.999.
+        The result is from 0.0005 to 0.9995, since the quantiles are known only for probabilities
+        from 0.001 to 0.999 (``LEVELS``).
         """
         right = bisect_left(self.steps, by_step)
         if right == len(self.steps):
@@ -81,11 +83,11 @@ class QuantileForecast:
         return low + share * (high - low)
 
     def interval(self, step: int, coverage: float = 0.9) -> tuple[float, float]:
-        """Returns the central interval that contains the score at a step with this probability.
+        """Returns the central interval that contains the score with probability ``coverage``.
 
         Args:
-            step: A step in ``steps``.
-            coverage: Probability of the interval.
+            step: The step of the score; must be in ``steps``.
+            coverage: The probability, from 0 to 1.
         """
         row = self.quantiles[self.steps.index(step)]
         low, high = (1 - coverage) / 2, (1 + coverage) / 2
@@ -96,7 +98,7 @@ class QuantileForecast:
         return self.quantiles[self.steps.index(step)][LEVELS.index(0.5)]
 
     def to_dict(self) -> dict[str, object]:
-        """Converts the forecast to a JSON object, without the levels, which are fixed."""
+        """Converts the forecast to a JSON object with its steps and quantiles."""
         return {"steps": list(self.steps), "quantiles": [list(row) for row in self.quantiles]}
 
     @classmethod
@@ -104,7 +106,8 @@ class QuantileForecast:
         """Creates the forecast from a JSON object that `to_dict` returned.
 
         Raises:
-            ValueError: The steps and quantiles do not form a forecast.
+            ValueError: ``steps`` and ``quantiles`` are not lists of one length, or a step does not
+                have one quantile for each probability in ``LEVELS``.
         """
         steps, rows = data.get("steps"), data.get("quantiles")
         if not isinstance(steps, list) or not isinstance(rows, list) or len(steps) != len(rows):

@@ -1,4 +1,4 @@
-"""The process that fits the learning curve of a trial while the trial trains.
+"""The process that forecasts the learning curve of a trial while the trial trains.
 
 Each line on standard input is the path of a request file; the answer is written to a file beside
 the request. The process exits when standard input is closed, so that it does not outlive the agent
@@ -23,7 +23,7 @@ DIGITS = 6
 
 
 def answer_path(request: Path) -> Path:
-    """Returns the path of the file with the answer to a request file."""
+    """Returns the path of the file into which the answer to a request file is written."""
     return request.with_suffix(".answer")
 
 
@@ -31,11 +31,13 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
     """Forecasts a trial's learning curve from its reported values.
 
     Args:
-        order: The predictor, its options, the seed and the last step.
-        curve: Pairs of step and value.
+        order: The name of the predictor, its options, its seed, the last step to forecast, and
+            whether a larger value is better.
+        curve: Pairs of a reported step and the objective's value at that step.
 
     Returns:
-        The forecast. If the fit failed, it has no steps, and a note with the cause.
+        The forecast. If the predictor failed or returned no forecast, the result has no steps, and
+        its ``note`` states the cause.
     """
     step = curve[-1][0]
     seed = derive_seed(order.seed, "forecast", step)
@@ -55,7 +57,7 @@ def fit(order: ForecastOrder, curve: Sequence[tuple[int, float]]) -> CurveForeca
 
 
 def main() -> None:
-    """Answers requests until standard input is closed."""
+    """Computes a forecast for each request file named on standard input, until that is closed."""
     os.nice(NICE)
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
