@@ -62,11 +62,13 @@ class Scheduler(Protocol):
         ...
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
-        """Returns the trials to start or resume on the free slots, with the reason.
+        """Returns the group of trials to start or resume on the free slots, with the reason.
+
+        The group is empty if no trial should start or resume.
 
         Args:
             study: The study.
-            free: Number of free slots: the largest number of members of the returned group.
+            free: Number of free slots; the group must not have more members.
             now: Seconds since the study started.
         """
         ...

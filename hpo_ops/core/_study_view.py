@@ -26,13 +26,13 @@ from hpo_ops.protocol import ParamValue
 
 
 class Direction(StrEnum):
-    """Whether larger or smaller values of a metric are better."""
+    """The possible directions of a metric: larger or smaller values are better."""
 
     MAXIMIZE = "maximize"
     MINIMIZE = "minimize"
 
     def to_score(self, value: float) -> float:
-        """Converts a value of the metric to a score, of which larger is better."""
+        """Converts a value of the metric to a score (larger scores are better)."""
         return value if self is MAXIMIZE else -value
 
     def to_value(self, score: float) -> float:
@@ -49,9 +49,9 @@ class Goal:
     """The objective of a study and its budget.
 
     Attributes:
-        direction: The direction of the metric.
+        direction: The direction of the objective: maximize or minimize.
         trials: Largest number of trials; under cross-validation, each fold counts as a trial.
-        target: Value of the metric at which the study ends; None for no target.
+        target: Value of the objective at which the study ends; None for no target.
         deadline_seconds: Seconds from the start of the study after which no trial runs; None for
             no deadline.
         at_barrier: Whether the scheduler decides only between rounds (batches of trials that
@@ -67,11 +67,14 @@ class Goal:
     folds: int = 1
 
     def by_trial(self) -> Goal:
-        """Returns the goal of the study of aggregated trials, each of which averages its folds."""
+        """Returns the same goal with trials counted instead of folds.
+
+        It is the goal of a study of aggregated trials (the mean of all folds of a trial).
+        """
         return replace(self, trials=self.trials // self.folds, folds=1)
 
     def name_of(self, number: int) -> str:
-        """Returns the display name of a trial or fold.
+        """Returns the display name of the trial or fold with a number.
 
         >>> Goal(trials=4).name_of(3), Goal(trials=20, folds=5).name_of(16)
         ('trial 3', 'fold 2 of trial 3')
@@ -86,12 +89,15 @@ class Goal:
         return None if self.target is None else self.direction.to_score(self.target)
 
     def seconds_left(self, now: float) -> float:
-        """Returns the seconds until the deadline, or infinity if the study has no deadline."""
+        """Returns the seconds until the deadline (negative after it), or infinity without one."""
         return math.inf if self.deadline_seconds is None else self.deadline_seconds - now
 
 
 class Index(Protocol):
-    """Derived data about a study that is updated at every change, for queries in O(log n)."""
+    """Data derived from the trials of a study, updated at every report and change of state.
+
+    Policies query indexes instead of visiting all trials.
+    """
 
     def reported(self, trial: Trial, before: int) -> None:
         """Updates the index after a trial has a new observation.
@@ -155,20 +161,26 @@ class Study:
 
     @property
     def unstarted(self) -> int:
-        """Number of trials that may still be created, including all folds of a started trial."""
+        """Number of trials (or folds) that may still be created.
+
+        Missing folds of a trial that has other folds are counted even if the budget is spent.
+        """
         goal, count = self.goal, len(self.trials)
         if count < goal.trials and goal.folds == 1:  # the usual case
             return goal.trials - count
         return max(goal.trials - count, -count % goal.folds)
 
     def name_of(self, number: int) -> str:
-        """Returns the display name of a trial, fold or retraining."""
+        """Returns the display name of the trial, fold or retraining with a number.
+
+        A retraining trains the best parameters of a cross-validated study on all data.
+        """
         if self.trials[number].is_retraining:
             return "the retraining"
         return self.goal.name_of(number)
 
     def ranking_at(self, step: int) -> Ranking:
-        """Returns the ranking of the scores that trials first reported at or after a step.
+        """Returns the ranking of all trials' scores, each the first reported at or after a step.
 
         The first query for a step visits every trial; later reports update the ranking.
         """
@@ -182,11 +194,11 @@ class Study:
         return ranking
 
     def index(self, key: Hashable, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """Returns the index with a key; the first query builds the index from all trials.
+        """Returns the study's index with the given key, and builds the index at the first call.
 
         Args:
-            key: Key of the index; all users of a key must create the same kind of index.
-            make: Creates an empty index.
+            key: Name of the index; calls with the same key must create the same kind of index.
+            make: Creates an empty index, to which all trials are then added.
         """
         index: AnyIndex | None = self._indexes.get(key)
         if index is None:
@@ -212,7 +224,7 @@ class Study:
     # -- changes -----------------------------------------------------------------------------
 
     def add(self, params: Mapping[str, ParamValue] | None = None) -> Trial:
-        """Adds the next trial, in the state WAITING."""
+        """Adds a trial with the next free number, in the state WAITING, and returns the trial."""
         number = len(self.trials)
         trial = Trial(number, params or {})
         self.trials.append(trial)
@@ -249,7 +261,9 @@ class Study:
         units: tuple[int, ...] = (),
         group: int = 0,
     ) -> Trial:
-        """Starts a segment (one uninterrupted execution) of a trial, and moves it to RUNNING.
+        """Starts a segment (one uninterrupted execution) of a trial.
+
+        The trial moves to the state RUNNING and holds the given units.
 
         Args:
             number: Number of the trial.
@@ -267,12 +281,12 @@ class Study:
         return trial
 
     def set_forecast(self, number: int, forecast: Forecast | None) -> None:
-        """Sets the newest forecast of a trial, or None if the fit failed."""
+        """Records the newest forecast of a trial; None means that the fit of its curve failed."""
         self.trials[number].forecast = forecast
         self.forecast_log.append(number)
 
     def end_segment(self, number: int) -> None:
-        """Releases the units of a trial when its segment ends, without changing its state."""
+        """Releases the units of a trial whose segment has ended; the state does not change."""
         self.trials[number].width = NO_UNIT
         self.trials[number].units = ()
 
@@ -329,7 +343,10 @@ class Study:
         return True
 
     def _ranked_between(self, before: int, step: int) -> Iterable[int]:
-        """Returns a superset of the ranked steps after ``before`` and up to ``step``."""
+        """Returns all steps after ``before`` and up to ``step`` that may have a ranking.
+
+        Every step with a ranking is included; some of the returned steps may have none.
+        """
         if step <= before + 2:  # the next step, or the first: the usual case
             return range(before + 1, step + 1)
         low = bisect_right(self._ranked, before)

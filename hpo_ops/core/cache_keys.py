@@ -37,12 +37,14 @@ def _typed(parameter: Parameter | None, value: ParamValue) -> ParamValue:
 
 
 def seed_of_params(seed: int, params: str) -> int:
-    """Returns the seed shared by all trials of a study that have the same canonical parameters."""
+    """Returns the seed of the trials of a study that have the given canonical parameters."""
     return derive_seed(seed, "params", params)
 
 
 def cache_key(*, made_of: Mapping[str, object], params: str, seed: int, fold: str = "") -> str:
-    """Returns the key of a trial's reports in the score cache, whatever the trial's length.
+    """Returns the key under which the score cache stores the reports of a trial.
+
+    The key does not depend on the number of steps.
 
     Args:
         made_of: Code, image, command and data of the training.

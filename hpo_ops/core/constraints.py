@@ -39,7 +39,7 @@ class Constraint:
 
     @cached_property
     def _sides(self) -> tuple[ast.expr, ast.expr]:
-        """Both sides as ``(smaller, larger)``: the constraint is ``smaller <= larger``."""
+        """Both sides of the inequality, ordered so that the constraint is ``first <= second``."""
         if len(self.text) > MAX_LENGTH:
             raise ValueError(
                 f"has {len(self.text)} characters, but must have {MAX_LENGTH} or less"
@@ -64,9 +64,9 @@ class Constraint:
         return frozenset(found)
 
     def violation(self, values: Mapping[str, object]) -> float | None:
-        """Returns by how much values violate the constraint: 0 or less if they satisfy it.
+        """Returns how far ``values`` violate the constraint; 0 or less if they satisfy it.
 
-        Returns None if the constraint has a name for which the values contain no number.
+        Returns None if a name in the constraint has no number in ``values``.
         """
         numbers: dict[str, float] = {}
         for name in self.names:

@@ -69,7 +69,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[float | None, ...]:
-    """Returns, for each position, the best value up to that position, or None if there is none.
+    """Returns the best value up to each position; None before the first value.
 
     >>> best_so_far([None, 0.5, 0.4, 0.7], Direction.MAXIMIZE)
     (None, 0.5, 0.5, 0.7)
@@ -86,7 +86,9 @@ def best_so_far(values: Sequence[float | None], direction: Direction) -> tuple[f
 
 
 def band(curves: Sequence[Sequence[float | None]]) -> dict[int, Estimate]:
-    """Returns the mean of several best-so-far curves, by the number of finished trials.
+    """Returns the mean of several best-so-far curves, with its confidence interval.
+
+    The result is keyed by the number of finished trials.
 
     The mean starts at the first number of trials at which all curves have a value. A curve that
     is shorter than others is extended with its last value, and a curve without values is ignored.
@@ -130,7 +132,9 @@ def _sum(signs: Sequence[int], sizes: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for multiple tests by Holm's method (1979), in the given order.
+    """Returns p-values corrected for multiple tests by Holm's method (1979).
+
+    The corrected values are in the order of the given values.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -151,9 +155,9 @@ class Standing:
         name: Name of the study.
         estimate: Mean outcome of the study.
         pairs: Number of repeats that the study and the best study have in common.
-        behind: Mean score by which the study is worse than the best study in the common repeats;
+        behind: Mean difference by which the study is worse than the best in the common repeats;
             None for the best study, or without common repeats.
-        chance: p-value of that difference, corrected for multiple tests; None if ``behind`` is.
+        chance: p-value of ``behind``, corrected for multiple tests; None if ``behind`` is None.
     """
 
     name: str

@@ -41,7 +41,7 @@ class Averaged:
 
 
 def average(curves: Sequence[Curve]) -> dict[int, float]:
-    """Returns the mean of several curves, at the steps that all curves have.
+    """Returns the mean of several learning curves, at the steps that all curves have.
 
     >>> average([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.9}])
     {1: 0.75, 2: 0.5}
@@ -53,7 +53,7 @@ def average(curves: Sequence[Curve]) -> dict[int, float]:
 
 
 def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
-    """Returns the result of folds at the best step of their mean curve.
+    """Returns the aggregated result of folds, at the best step of their mean learning curve.
 
     Of equally good steps, the first is chosen. Returns None if the curves have no common step.
 
@@ -69,7 +69,7 @@ def summarise(curves: Sequence[Curve], direction: Direction) -> Averaged | None:
 
 
 def state_of(states: Sequence[TrialState], count: int) -> TrialState:
-    """Returns the state of an aggregated trial.
+    """Returns the state of an aggregated trial, derived from the states of its folds.
 
     Args:
         states: The states of the trial's folds that exist so far.
@@ -102,8 +102,8 @@ def chance_of_no_worse(
     the trial's mean is as good as that of the best trial, or if fewer than two folds are compared.
 
     Args:
-        own: The curves of the trial's completed folds, by fold.
-        best: The curves of the best trial, which has completed all folds.
+        own: The learning curves of the trial's completed folds, by index of the fold.
+        best: The learning curves of all folds of the best trial, by index of the fold.
         direction: The direction of the metric.
     """
     folds = sorted(own)
@@ -132,7 +132,7 @@ def folds_of(study: Study, number: int) -> dict[int, Trial]:
 
 
 def curve_of(trial: Trial, direction: Direction) -> dict[int, float]:
-    """Returns the reported values of a trial, by step."""
+    """Returns the learning curve of a trial: its reported values of the objective, by step."""
     return {seen.step: direction.to_value(seen.score) for seen in trial.observations}
 
 
@@ -165,7 +165,7 @@ def reason_to_prune(study: Study, number: int, p: float) -> str | None:
 
 
 def by_trial(study: Study) -> Study:
-    """Returns the study of aggregated trials, or the study itself if it has no folds.
+    """Returns a study of aggregated trials, or the given study if it has no folds.
 
     The state of an aggregated trial follows from the states of its folds. A completed aggregated
     trial has the mean curve of its folds as its reports. Other aggregated trials have no reports,
@@ -179,7 +179,7 @@ def by_trial(study: Study) -> Study:
 
 
 class _ByTrial:
-    """Index that updates the study of aggregated trials whenever a fold changes its state."""
+    """Index that holds a study of aggregated trials, updated when a fold changes its state."""
 
     def __init__(self, goal: Goal) -> None:
         self.study = Study(goal.by_trial())

@@ -27,7 +27,7 @@ ENDED = "ended"
 
 
 class RunState(StrEnum):
-    """The state of a study's DAG run, reduced to the cases that matter for leftovers."""
+    """The possible states of a study's DAG run: going on, succeeded, failed or missing."""
 
     GOING = "goes on"
     SUCCESS = "has ended well"
@@ -36,7 +36,7 @@ class RunState(StrEnum):
 
     @classmethod
     def of(cls, state: str | None) -> RunState:
-        """Converts Airflow's name of a state; None means that Airflow has no such DAG run."""
+        """Converts Airflow's name of a DAG run's state; None means that the run does not exist."""
         known = {None: cls.MISSING, "success": cls.SUCCESS, "failed": cls.FAILED}
         return known.get(state, cls.GOING)
 
@@ -48,7 +48,7 @@ class LedgerStudy(Message):
     Attributes:
         key: Display name of the study, with its DAG run.
         seconds: Seconds since the study was recorded in the ledger.
-        may_edit: Whether the caller may repair the study.
+        may_edit: Whether the user who looks for leftovers may repair the study.
     """
 
     id: int
@@ -72,7 +72,7 @@ class LedgerSegment(Message):
         seconds: Seconds since the segment started.
         ended_seconds: Seconds since the segment ended; None while the segment is open.
         has_lease: Whether the segment holds an unexpired lease, which heartbeats extend.
-        may_edit: Whether the caller may repair the segment.
+        may_edit: Whether the user who looks for leftovers may repair the segment.
     """
 
     id: str
@@ -105,14 +105,15 @@ class StrayLease(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPart(Message):
-    """The ledger's data for the comparison.
+    """The ledger's data for `find_leftovers`, as far as the requesting user may read it.
 
     Attributes:
         studies: The studies that are not closed.
-        segments: The open segments, and the segments whose ids were requested.
+        segments: The open segments, and the segments whose ids were requested since they
+            have resources.
         leases: Leases of segments that have ended.
         namespaces: Namespaces that studies declare for their resources.
-        hidden: Ids of requested segments that the caller has no right to see.
+        hidden: Ids of requested segments that the user has no right to read.
     """
 
     studies: list[LedgerStudy] = field(default_factory=list)
@@ -123,7 +124,7 @@ class LedgerPart(Message):
 
 
 class Repair(StrEnum):
-    """The ways to repair a leftover."""
+    """The ways to repair a leftover: end, finish, free or delete what was left behind."""
 
     END_STUDY = "end study"
     FINISH_SEGMENT = "finish segment as preempted"
@@ -145,10 +146,10 @@ class Finding(Message):
         kind: Kind of the resource, such as ``pod``.
         name: Name of the resource.
         namespace: Namespace of the resource.
-        is_forced: Whether the resource is to be deleted without waiting for its machine.
-        is_unknown: Whether the ledger has no such segment, so that another platform may own the
-            resource.
-        may_repair: Whether the caller has the right to repair the leftover.
+        is_forced: Whether the resource is deleted without waiting for its machine to confirm.
+        is_unknown: Whether the ledger does not have the resource's segment, so that another
+            platform may own the resource.
+        may_repair: Whether the user who looks for leftovers may repair the leftover.
     """
 
     text: str
@@ -173,7 +174,7 @@ class Finding(Message):
 def find_leftovers(
     ledger: LedgerPart, runs: Mapping[int, RunState], resources: Mapping[str, ResourceList]
 ) -> list[Finding]:
-    """Returns the leftovers in the order of repair: first in the ledger, then resources.
+    """Returns all leftovers, in the order of repair: ledger entries first, then resources.
 
     The caller must read the ledger last. Otherwise a segment that ends while the three systems are
     read may look open in the ledger but without a resource.
@@ -243,7 +244,7 @@ class _Comparison:
             )
 
     def _lost_training(self, segment: LedgerSegment) -> str | None:
-        """Returns the kind of resource that a segment should have but lacks, or None."""
+        """Returns the kind of resource that a segment has lost, or None if it may exist."""
         found = self.resources.get(segment.runner)
         if found is None or segment.has_lease or segment.seconds < YOUNG_SECONDS:
             return None
@@ -278,7 +279,7 @@ class _Comparison:
                 yield self._unwanted(runner, resource, why, found.training_kind)
 
     def _why_unwanted(self, segment_id: str) -> str | None:
-        """Returns why a segment needs no resources any more, or None if it may need them."""
+        """Returns why the resources of a segment can be deleted, or None to keep them."""
         segment = self.segments.get(segment_id)
         if segment is None:
             is_hidden = segment_id in self.ledger.hidden

@@ -14,7 +14,7 @@ _TOLERANCE = 1e-6
 def fit(
     space: Space, params: Mapping[str, object], *, is_complete: bool = True
 ) -> tuple[dict[str, ParamValue], list[str]]:
-    """Converts parameters to the types of the space, and lists their problems.
+    """Converts parameters to the types of the space, and lists why values are invalid.
 
     Args:
         space: The search space.
@@ -46,9 +46,9 @@ def fit(
 
 
 def _exists(parameter: Parameter, fitted: Mapping[str, ParamValue], *, is_complete: bool) -> bool:
-    """Checks whether a parameter's condition holds.
+    """Checks whether a parameter's condition holds for the values fitted so far.
 
-    If the parameters are incomplete, a condition on a parameter without a value counts as true.
+    A condition on a parameter without a value counts as true, or as false if ``is_complete``.
     """
     return all(
         fitted[other] in values if other in fitted else not is_complete

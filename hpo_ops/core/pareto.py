@@ -1,4 +1,4 @@
-"""The Pareto front of several metrics."""
+"""The Pareto front: the trials that no other trial dominates in several metrics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 
 def pareto_front(scores: Mapping[int, Sequence[float]]) -> list[int]:
-    """Returns the sorted keys whose scores are not dominated by the scores of another key.
+    """Returns the keys (such as trial numbers) of the Pareto front, sorted.
 
-    Each key has one score per metric; larger scores are better.
+    Each key maps to one score per metric; larger scores are better. A key is omitted if another
+    key is at least as good in every metric and better in one.
 
     >>> pareto_front({0: (1, 5), 1: (2, 4), 2: (1, 4)})
     [0, 1]

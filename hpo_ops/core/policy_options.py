@@ -39,7 +39,7 @@ def create_policy(
     that lacks a required method is refused before it is instantiated.
 
     Args:
-        port: Key of the policy in the study file, such as ``scheduler``, for messages.
+        port: Key of the policy in the study file, such as ``scheduler``, for error messages.
         known: The classes that have a short name, by that name.
         name: A short name, or ``their.module:Class``.
         options: The policy's own options.

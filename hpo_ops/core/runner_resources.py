@@ -77,7 +77,7 @@ class RunnerResources(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences about what `look` could not list."""
+        """Sentences that name the resources which `look` could not list, with the cause."""
         ...
 
     def look(self, namespaces: Sequence[str]) -> ResourceList:
@@ -96,7 +96,7 @@ class RunnerResources(Protocol):
             kind: Kind of the resource, as in `RunnerResource`.
             name: Name of the resource.
             namespace: Namespace of the resource.
-            is_forced: Whether to wait neither for the machine of the resource to confirm nor for
-                the training to save a checkpoint.
+            is_forced: Whether to delete at once, without waiting for the machine of the resource
+                to confirm or for the training to save a checkpoint.
         """
         ...

@@ -8,7 +8,7 @@ from heapq import heappush, heappushpop
 
 
 class Ranking:
-    """A sorted list of scores, with ranks in logarithmic time. Larger is better."""
+    """A sorted list of scores that returns ranks in logarithmic time; larger is better."""
 
     __slots__ = ("_scores",)
 

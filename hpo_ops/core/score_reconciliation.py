@@ -13,7 +13,7 @@ TOLERANCE = 1e-9
 
 
 class Match(StrEnum):
-    """Result of comparing a trial's score in the ledger with the score received through XCom.
+    """The possible results of `compare_scores`: same, missing or different.
 
     ``MISSING`` means that the ledger has not received the end of the trial.
     """
@@ -28,8 +28,8 @@ class Score:
     """State and value of a trial, either in the ledger or received through XCom.
 
     Attributes:
-        is_provisional: Whether the gateway did not answer the task, so that the score is only the
-            value of the trial's last segment, with a state that the ledger may decide otherwise.
+        is_provisional: Whether the gateway did not answer the task, so that state and
+            value are those of the trial's last segment, and the ledger may decide otherwise.
     """
 
     state: TrialState
@@ -38,7 +38,7 @@ class Score:
 
 
 def compare_scores(ledger: Score, xcom: Score) -> Match:
-    """Compares the two scores of a trial whose Airflow task has ended.
+    """Compares the ledger's score of a trial with the score that its ended task sent.
 
     If the trial is still running in the ledger, the message about its end was lost: the score is
     missing in the ledger. If the trial was not finished when its task ended, the scores count as
@@ -62,7 +62,7 @@ def _is_same(one: float | None, other: float | None) -> bool:
 
 
 def disagreement(trial: str, *, ledger: Score, xcom: Score) -> str:
-    """Returns a sentence that describes how the two scores of a trial differ."""
+    """Returns a sentence with the trial's different states and values in ledger and XCom."""
     return (
         f"{trial} is {ledger.state} with the value {ledger.value} in the ledger, but "
         f"{xcom.state} with {xcom.value} by XCom; the ledger counts"

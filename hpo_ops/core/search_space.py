@@ -20,7 +20,7 @@ MAX_GRID = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Float:
-    """A real number from a range, both ends included."""
+    """A parameter whose values are the real numbers of a range, both ends included."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Float:
 
 @dataclass(frozen=True, kw_only=True)
 class Int:
-    """An integer from a range, both ends included."""
+    """A parameter whose values are the integers of a range, both ends included."""
 
     low: int
     high: int
@@ -48,7 +48,7 @@ class Int:
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical:
-    """One of several values without an order."""
+    """A parameter whose values are the given choices, which have no order."""
 
     choices: tuple[ParamValue, ...]
     when: Condition = field(default_factory=dict)
@@ -64,7 +64,10 @@ Parameter = Float | Int | Categorical
 
 
 class Space(Mapping[str, Parameter]):
-    """Parameters by name, each after the parameters that its condition names."""
+    """A search space: parameters by name.
+
+    A parameter with a condition comes after the parameters that the condition names.
+    """
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         if not parameters:
@@ -86,8 +89,8 @@ class Space(Mapping[str, Parameter]):
     def _insert(self, name: str, parameters: Mapping[str, Parameter]) -> None:
         """Inserts a parameter after the parameters that its condition names.
 
-        Otherwise the given order is preserved: samplers draw parameters in this order, so that
-        the same seed gives the same trials only if the order is stable.
+        All other parameters keep their given order: samplers draw parameters in this order, so
+        that the same seed gives the same trials only if the order is stable.
         """
         if name not in self._parameters:
             for other in parameters[name].when:

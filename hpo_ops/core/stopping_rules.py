@@ -16,9 +16,9 @@ class StoppingRule:
     """Ends a study early: at its target or deadline, without improvement, or with many failures.
 
     Attributes:
-        patience: Number of trials finished in a row without a better value that ends the study;
-            None for no limit.
-        failures: Largest allowed share of failed trials among the finished trials.
+        patience: The study ends once this many trials in a row have finished without a better
+            value; None for no limit.
+        failures: The study ends once a larger share (0 to 1) of its finished trials has failed.
     """
 
     patience: int | None = None
@@ -47,7 +47,7 @@ class StoppingRule:
 
 
 def reached_target(study: Study) -> str | None:
-    """Returns a sentence about the trial that has reached the study's target, or None."""
+    """Returns a sentence naming the trial that has reached the target, or None if none has."""
     target = study.goal.target_score
     if target is None or study.best is None or study.best.best_score is None:
         return None
@@ -58,7 +58,7 @@ def reached_target(study: Study) -> str | None:
 
 
 def passed_deadline(study: Study, now: float) -> str | None:
-    """Returns a sentence about the study's deadline if it has passed, or None."""
+    """Returns a sentence stating that the deadline has passed, or None if it has not."""
     deadline = study.goal.deadline_seconds
     if deadline is None or now < deadline:
         return None

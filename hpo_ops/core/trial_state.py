@@ -40,10 +40,12 @@ COMPLETED, PRUNED = TrialState.COMPLETED, TrialState.PRUNED
 
 @lru_cache(maxsize=4096)
 def as_width(units: int, among: int = 1) -> Fraction:
-    """Returns a width: a number of units, or the fraction of one unit shared by several trials.
+    """Returns the width of each of ``among`` trials that share ``units`` units equally.
 
-    The widths are cached: comparing fractions is slow, so that callers compare widths by identity
-    first.
+    A width is a number of units, or a fraction if several trials share a unit.
+
+    Equal widths are the same cached object, so that callers can compare widths by identity first,
+    which is faster than comparing fractions.
 
     >>> as_width(3), as_width(1, among=2)
     (Fraction(3, 1), Fraction(1, 2))
@@ -73,7 +75,7 @@ class Observation(NamedTuple):
 
     @property
     def unit_seconds(self) -> float:
-        """Seconds that the training would have taken on one unit, at ideal scaling."""
+        """Training time of the report as if on one unit: seconds multiplied by the width."""
         width = self.width
         if width is ONE_UNIT:
             return self.seconds
@@ -128,7 +130,7 @@ class Trial:
 
     @property
     def step_at_start(self) -> int:
-        """The last step reported before the newest segment started; 0 if there is none."""
+        """The last step reported before the newest segment started; 0 without earlier reports."""
         count = self.observations_at_start
         return self.observations[count - 1].step if count else 0
 
@@ -139,16 +141,16 @@ class Trial:
 
     @property
     def step_seconds(self) -> float | None:
-        """Mean training time per report; None before the first report."""
+        """Mean training seconds per report; None before the first report."""
         return self.seconds / len(self.observations) if self.observations else None
 
     @property
     def unit_step_seconds(self) -> float | None:
-        """Mean training time per report on one unit; None before the first report."""
+        """Mean training time per report as if on one unit, at ideal scaling; None before any."""
         return self.unit_seconds / len(self.observations) if self.observations else None
 
     def score_at(self, step: int) -> float | None:
-        """Returns the score first reported at or after a step, or None if there is none yet."""
+        """Returns the first score reported at or after a step, or None before such a report."""
         seen = self.observations
         if (
             0 < step <= len(seen) and seen[step - 1].step == step

@@ -20,10 +20,10 @@ class SegmentHistory:
     Attributes:
         max_steps: Steps of a full-length trial; None if the training code decides.
         failures: Number of the trial's earlier segments that failed.
-        retries: Number of failed segments of a trial that are retried.
+        retries: How often a trial is retried after a failed segment.
         fruitless_preemptions: Number of earlier preemptions in a row without a new checkpoint.
         reached_target: Whether the trial has reached the study's target.
-        is_study_over: Whether a stop of the study has been requested.
+        is_study_over: Whether the study has been requested to stop.
         is_study_paused: Whether the study is paused.
         is_resized: Whether the segment was ended in order to change the trial's resources.
     """
@@ -51,7 +51,7 @@ class TrialTransition:
 
 
 def trial_after(result: SegmentResult, history: SegmentHistory) -> TrialTransition:
-    """Returns the state that a trial moves to after a segment with the given result."""
+    """Returns the next state of a trial whose segment has ended with the given result."""
     if history.reached_target and result.outcome is not Outcome.FAILED:
         # A trial that reached the target has succeeded, however its last segment ended.
         return TrialTransition(TrialState.COMPLETED, result.reason or "reached the target")

@@ -81,9 +81,9 @@ def may_pause(name: str) -> bool:
 
 
 def why_rolling(name: str) -> str | None:
-    """Returns the verb for what requires ``flow: rolling``: ``pauses``, ``copies`` or None.
+    """Returns which attribute makes a scheduler require ``flow: rolling``, or None if neither.
 
-    A class without the attributes ``pauses`` and ``copies`` does not require it.
+    The attribute is ``pauses`` or ``copies``; an attribute that the class lacks counts as false.
 
     >>> why_rolling("pbt"), why_rolling("asha")
     ('copies', None)
@@ -95,7 +95,7 @@ def why_rolling(name: str) -> str | None:
 
 
 def _class_of(name: str) -> type[Any] | None:
-    """Returns the class of a scheduler, or None if it is not installed or not allowed."""
+    """Returns the class of a scheduler, or None if the class is not installed or allowed."""
     try:
         return find_policy("scheduler", SCHEDULERS, name, methods=_METHODS, group=_GROUP)
     except ValueError:

@@ -15,7 +15,7 @@ from hpo_ops.schedulers.slot_filling import fill_slots
 
 @dataclass(frozen=True, kw_only=True)
 class Asha:
-    """Stops a trial at a rung unless it is among the best 1/eta of the trials that reached it.
+    """Stops a trial at a rung unless it is among the best 1/eta of the trials at that rung.
 
     Asynchronous successive halving, Li et al., "A System for Massively Parallel Hyperparameter
     Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), in the stopping form of the HyperSched

@@ -29,7 +29,7 @@ UntilStep = Callable[[Study, int], int]
 
 @dataclass(frozen=True, kw_only=True)
 class AshaPromoting:
-    """Pauses a trial at a rung until it is among the best 1/eta of the trials that reached it.
+    """Pauses a trial at a rung until it is among the best 1/eta of the trials at that rung.
 
     Asynchronous successive halving, Li et al., "A System for Massively Parallel Hyperparameter
     Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934), algorithm 2: a free slot goes to a
@@ -97,7 +97,7 @@ class AshaPromoting:
         return Decision(CONTINUE if rank <= best else PAUSE, reason)
 
     def until_step(self, study: Study, step: int) -> int:
-        """Returns the last step of a segment (one uninterrupted run) that starts at a step."""
+        """Returns the last step of a segment (one uninterrupted run) that starts at ``step``."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
@@ -132,13 +132,15 @@ class AshaPromoting:
 def resume_interrupted(
     study: Study, interrupted: Collection[Trial], free: int, until_step: UntilStep
 ) -> list[Member]:
-    """Returns members that run interrupted trials and trials that have never run.
+    """Returns group members that resume interrupted trials and start waiting trials.
+
+    Trials with the highest priority come first.
 
     Args:
         study: The study.
         interrupted: Paused trials that were interrupted between two rungs.
-        free: Largest number of members.
-        until_step: Returns the last step of a trial's next segment.
+        free: Number of free slots: the largest number of returned members.
+        until_step: Maps the study and a trial's last step to the last step of its next segment.
     """
     waiting = study.in_state(WAITING)
     if not interrupted and not waiting:

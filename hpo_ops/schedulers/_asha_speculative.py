@@ -89,13 +89,13 @@ class AshaSpeculative:
         )
 
     def until_step(self, study: Study, step: int) -> int:
-        """Returns the last step of a segment (one uninterrupted run) that starts at a step."""
+        """Returns the last step of a segment (one uninterrupted run) that starts at ``step``."""
         if study.goal.at_barrier:
             return next_rung(step, self.rungs, self.max_steps)
         return self.max_steps
 
     def interrupted(self, study: Study) -> Sequence[Trial]:
-        """Returns the trials interrupted between two rungs that are below no cutoff."""
+        """Returns the trials paused between two rungs that are at or above every rung's cutoff."""
         return self._cutoffs(study).interrupted()
 
     def _cutoffs(self, study: Study) -> CutoffIndex:

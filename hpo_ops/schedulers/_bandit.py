@@ -32,8 +32,8 @@ class Bandit:
     Attributes:
         boundary: Steps between two decisions (b).
         epsilon: Relative slack (ε).
-        low: Lower end of the metric's range; None for no scaling, like ``high``.
-        high: Upper end of the metric's range; None for no scaling, like ``low``.
+        low: Lower end of the metric's range; None to leave scores unscaled.
+        high: Upper end of the metric's range; None to leave scores unscaled.
         max_steps: Steps of a full-length trial; None if the training code decides.
     """
 

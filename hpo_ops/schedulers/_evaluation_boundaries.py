@@ -8,7 +8,7 @@ from hpo_ops.core import Action, Decision, Trial
 
 
 def is_at_boundary(trial: Trial, every: int) -> bool:
-    """Checks whether a trial's last report was its first at or after a multiple of ``every``."""
+    """Checks whether a trial reached or passed a multiple of ``every`` with its last report."""
     seen = trial.observations
     if not seen:
         return False
@@ -18,14 +18,14 @@ def is_at_boundary(trial: Trial, every: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def no_boundary(step: int) -> Decision:
-    """Returns the decision to continue after a report that reaches no boundary.
+    """Returns the decision to continue a trial whose report at ``step`` reaches no boundary.
 
-    Most reports get this decision, so that it is cached.
+    The decision is cached, since most reports reach no boundary.
     """
     return Decision(Action.CONTINUE, f"step {step} is no boundary")
 
 
 def next_boundary(step: int, every: int, max_steps: int | None) -> int:
-    """Returns the first boundary after a step, but at most ``max_steps``."""
+    """Returns the first multiple of ``every`` after a step, but at most ``max_steps``."""
     boundary = (step // every + 1) * every
     return boundary if max_steps is None else min(boundary, max_steps)

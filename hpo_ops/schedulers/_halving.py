@@ -18,7 +18,7 @@ from hpo_ops.schedulers.slot_filling import by_priority, resume_reason
 
 
 class BarrierIndex:
-    """Index of trials paused at each step, and of the steps at which running trials started."""
+    """Index of the paused trials by step, and of the running trials by their first step."""
 
     def __init__(self) -> None:
         self.at_step: dict[int, list[tuple[float, int]]] = {}
@@ -139,11 +139,13 @@ class Halving:
         )
 
     def _promote(self, study: Study, step: int, free: int) -> TrialGroup:
-        """Returns the group that continues from a rung, or an empty group if trials are missing.
+        """Returns the group of the best trials at a rung, which continue to the next rung.
+
+        The group is empty while other trials are still running towards the rung.
 
         Args:
             study: The study.
-            step: The lowest step at which a trial is paused.
+            step: The rung: the lowest step at which a trial is paused.
             free: Number of free slots.
         """
         running = len(study.in_state(TrialState.RUNNING))

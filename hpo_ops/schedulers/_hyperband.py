@@ -73,17 +73,17 @@ class Hyperband:
 
     @cached_property
     def brackets(self) -> tuple[tuple[int, ...], ...]:
-        """The rungs of each bracket."""
+        """The rungs of each bracket, starting with the bracket of the most rungs."""
         rungs = rung_steps(self.min_steps, self.max_steps, self.eta)
         return tuple(rungs[first:] for first in range(len(rungs)))
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
-        """Number of the first trial after each bracket, in the first cycle of brackets."""
+        """For each bracket of the first cycle, the number of the first trial after the bracket."""
         return tuple(accumulate(bracket_sizes(self.min_steps, self.max_steps, self.eta)))
 
     def bracket_of(self, number: int) -> int:
-        """Returns the index in ``brackets`` of the bracket of a trial."""
+        """Returns which bracket a trial belongs to, as an index into ``brackets``."""
         ends = self._ends
         return bisect_right(ends, number % ends[-1])
 

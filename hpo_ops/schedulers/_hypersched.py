@@ -19,7 +19,7 @@ from hpo_ops.schedulers.rungs import rung_index
 
 
 class Variant(StrEnum):
-    """The variants of ASHA that HyperSched can extend."""
+    """The variants of ASHA that HyperSched can extend: stopping, promoting, speculative."""
 
     STOPPING = "stopping"
     PROMOTING = "promoting"
@@ -32,7 +32,8 @@ class HyperSched:
 
     Liaw et al., "HyperSched: Dynamic Resource Reallocation for Model Development on a Deadline",
     SoCC 2019 (https://doi.org/10.1145/3357223.3362719). A trial starts or is promoted only while
-    T_left > min(furthest trial's time * eta, time of a step on one unit * R). Once trials are
+    T_left > min(furthest trial's time * eta, time of a step on one unit * R), where T_left is the
+    time to the deadline and the furthest trial has the longest training time. Once trials are
     refused, the allocator ``uniform`` gives the free units (such as GPUs) to the running trials.
     At the deadline every trial is stopped.
 
@@ -56,7 +57,7 @@ class HyperSched:
         max_steps: Steps of a full-length trial (R).
         eta: Reduction factor: about one trial in eta continues from each rung (η).
         variant: Stopping, promoting or speculative ASHA.
-        readmit: Whether trials are admitted again once the furthest have completed.
+        readmit: Whether trials may start or resume again once the furthest trial has completed.
     """
 
     pauses: ClassVar[bool] = True

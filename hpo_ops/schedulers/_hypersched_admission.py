@@ -1,4 +1,7 @@
-"""HyperSched's admission rule: a trial starts only if it can catch up before the deadline."""
+"""HyperSched's admission rule: a trial starts only if it can catch up before the deadline.
+
+To catch up means to train as far as the furthest trial, which has the longest training time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ def admission_bound(
 ) -> float:
     """Returns the seconds that a new trial needs to catch up with the furthest trial.
 
-    The bound is min(furthest trial's time * eta, time of a step * R), with R = ``max_steps``.
+    The furthest trial is the trial with the longest training time. The bound is
+    min(furthest trial's time * eta, time of a step * R), with R = ``max_steps``.
 
     >>> admission_bound(furthest_seconds=300, eta=4, step_seconds=20, max_steps=100)
     1200
@@ -24,7 +28,7 @@ def admission_bound(
 
 
 def should_start(seconds_left: float, bound: float) -> bool:
-    """Checks whether more time is left than a new trial needs, as on HyperSched's slides."""
+    """Checks whether more time is left until the deadline than a new trial needs."""
     return seconds_left > bound
 
 
@@ -53,12 +57,14 @@ class PaceIndex:
             self.furthest_seconds = trial.seconds
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Does nothing: training time counts independently of a trial's state."""
+        """Does nothing: the index does not depend on the states of trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Decides whether a study has time for a new trial.
+    """Decides whether a new trial can catch up with the furthest trial before the deadline.
+
+    The furthest trial is the trial with the longest training time.
 
     Attributes:
         eta: Reduction factor of ASHA (η).
@@ -74,12 +80,12 @@ class Admission:
     readmit: bool
 
     def has_time(self, study: Study, seconds_left: float) -> bool:
-        """Checks whether a new trial can catch up in the time that is left."""
+        """Checks whether a new trial can catch up with the furthest trial before the deadline."""
         furthest = study.index("pace", PaceIndex).furthest_seconds
         return seconds_left > furthest * self.eta or should_start(seconds_left, self.bound(study))
 
     def bound(self, study: Study) -> float:
-        """Returns the seconds that a new trial needs, or minus infinity before any report."""
+        """Returns the seconds a new trial needs to catch up; minus infinity before any report."""
         pace = study.index("pace", PaceIndex)
         seconds, furthest, steps = pace.step_seconds, pace.furthest_seconds, self.max_steps
         if seconds is None:

@@ -23,11 +23,11 @@ WRAPPED: Mapping[str, type[Scheduler]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Patient:
-    """Stops a trial whose last reports are all worse than its best score before them.
+    """Stops a trial whose last ``patience + 1`` scores are all worse than an earlier score.
 
-    Optuna's patient pruner (https://optuna.readthedocs.io). With ``wrapped`` another rule decides
-    whether such a trial is stopped. A stopped trial cannot be resumed; its checkpoints may be
-    deleted.
+    Optuna's patient pruner (https://optuna.readthedocs.io). If ``wrapped`` is set, another rule
+    decides whether a trial without improvement is stopped. A stopped trial cannot be resumed; its
+    checkpoints may be deleted.
 
     Departures: none. The option ``max_steps`` is added, which limits the steps of a trial.
 
@@ -79,7 +79,7 @@ class Patient:
         )
 
     def _has_lost_patience(self, trial: Trial) -> bool:
-        """Checks whether the last reports are all worse than the best score before them."""
+        """Checks whether the last ``patience + 1`` scores are all worse than an earlier score."""
         last = trial.observations[-self.patience - 1 :]
         if trial.best_score is None or trial.best_step is None or trial.best_step >= last[0].step:
             return False

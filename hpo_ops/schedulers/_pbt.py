@@ -45,8 +45,8 @@ class Pbt:
         population: Number of unfinished trials at a time.
         max_steps: Steps of a full-length trial, including the steps of the trials that it copies.
         interval: Steps between two boundaries.
-        share: Share of the population that is stopped as the worst, and from which parents are
-            chosen as the best.
+        share: Share of the population (0 to 0.5) that counts as the worst and is stopped; the same
+            share counts as the best, from which parents are chosen.
         factors: Factors by which numeric hyperparameters are multiplied.
         seed: Seed of the choice of parents and factors.
     """
@@ -96,7 +96,11 @@ class Pbt:
         return Decision(Action.CONTINUE, text)
 
     def _is_due(self, trial: Trial) -> bool:
-        """Checks whether a trial is at a boundary; the steps of a copy include its parent's."""
+        """Checks whether a trial's last report reached a boundary (a multiple of ``interval``).
+
+        A copy counts its steps from those of its parent, so that its first report reaches a
+        boundary only if its step is a multiple itself.
+        """
         if trial.number >= self.population and len(trial.observations) == 1:
             return trial.step % self.interval == 0
         return is_at_boundary(trial, self.interval)

@@ -19,7 +19,7 @@ class Cutoff(NamedTuple):
     Attributes:
         trials: Number of completed trials that reported at the step.
         score: The lowest score with which a trial continues; None if ``trials`` is 0.
-        text: Description of the cutoff for decisions, with its value of the metric.
+        text: Description of the cutoff, as a value of the metric, for the reasons of decisions.
     """
 
     trials: int
@@ -37,7 +37,7 @@ class CompletedIndex:
         """Cached cutoffs by step and percentile; cleared whenever a trial completes."""
 
     def cutoff(self, step: int, percentile: float, direction: Direction) -> Cutoff:
-        """Returns the percentile of the scores that completed trials reported at a step."""
+        """Returns the score that ``percentile`` % of completed trials reached at a step."""
         cutoff = self._cutoffs.get((step, percentile))
         if cutoff is None:
             cutoff = self._make_cutoff(step, percentile, direction)
@@ -65,7 +65,7 @@ class CompletedIndex:
 
 
 def is_first_in_interval(trial: Trial, warmup: int, interval: int) -> bool:
-    """Checks whether a trial's last report is its first at or after a comparison step.
+    """Checks whether a trial reached or passed a comparison step with its last report.
 
     The comparison steps are ``warmup`` plus the multiples of ``interval``.
     """
@@ -93,8 +93,8 @@ class Percentile:
         5
 
     Attributes:
-        percentile: Percentage: a trial continues if its best score is among this percentage of
-            the best scores of completed trials.
+        percentile: A trial continues if its best score is within the best ``percentile`` % of the
+            completed trials' scores at the same step.
         n_startup_trials: Number of trials that must complete before any trial is stopped.
         n_warmup_steps: Steps that every trial may train before it is compared.
         interval_steps: Steps between two comparisons.

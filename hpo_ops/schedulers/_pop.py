@@ -19,9 +19,9 @@ from hpo_ops.schedulers.slot_filling import by_priority, group_reason, resume, r
 
 @dataclass(frozen=True, kw_only=True)
 class Queues:
-    """The paused and waiting trials by class, in the order in which trials of a class get slots.
+    """The trials that could get a free slot, in one queue per class, the next trial first.
 
-    ``waiting`` has the trials that have never run; the other two have paused trials.
+    ``promising`` and ``opportunistic`` have paused trials, ``waiting`` has trials that never ran.
     """
 
     promising: deque[Trial]
@@ -41,7 +41,7 @@ class Pop:
     and take turns. A paused trial keeps its checkpoint; a stopped trial cannot be resumed,
     and its checkpoints may be deleted.
 
-    Departures: the number of slots for promising trials is floor(effective). Promising trials are
+    Departures: the number of slots for promising trials is rounded down. Promising trials are
     ranked by p, not by the expected remaining time, which shrinks when success is unlikely. An
     opportunistic trial continues if no other trial is waiting. If the study has no target, the
     target is a little above the best score so far, and rises with it. A trial without a forecast
@@ -169,8 +169,8 @@ class Pop:
     def _probability(self, study: Study, trial: Trial, now: float) -> float:
         """Returns the probability that a trial reaches the target, or 0 without a forecast.
 
-        Between two boundaries the probability is that at the last boundary. If the deadline leaves
-        no time for all steps, only the steps before the deadline count.
+        Between two boundaries the probability at the last boundary is returned. If the deadline
+        leaves no time for all steps, only the steps before the deadline count.
         """
         if trial.forecast is None:
             return 0.0
@@ -189,7 +189,7 @@ class Pop:
         return min(trial.step + max(steps, 0), self.max_steps)
 
     def _probabilities(self, study: Study, now: float) -> ProbabilityIndex:
-        """Updates and returns the probabilities of all active trials that have a forecast."""
+        """Returns the updated index of the trials' probabilities to reach the target."""
 
         def probability_of(trial: Trial) -> float:
             return self._probability(study, trial, now)
@@ -210,7 +210,7 @@ class Pop:
     def _queues(
         self, study: Study, probabilities: ProbabilityIndex, division: Division, free: int
     ) -> Queues:
-        """Returns the paused and waiting trials of each class that may get a free slot."""
+        """Returns the promising, waiting and opportunistic trials that may get a free slot."""
         paused = study.in_state(TrialState.PAUSED)
         waiting = study.in_state(TrialState.WAITING).values()
         promising: deque[Trial] = deque()

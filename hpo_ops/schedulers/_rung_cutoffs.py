@@ -1,4 +1,7 @@
-"""Cutoffs of rungs: a trial that is below this quantile of a rung's scores is paused."""
+"""Cutoffs of rungs.
+
+The cutoff of a rung is a quantile of the scores of trials at the rung; a trial below it is paused.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from hpo_ops.schedulers.rungs import RungIndex
 
 
 class Shortfall(NamedTuple):
-    """The lowest rung at which a trial is below the cutoff.
+    """The lowest rung at which a trial's score is below the cutoff, with both scores.
 
     Attributes:
         rung: The rung.
         score: The trial's score at the rung.
-        cutoff: The cutoff of the rung.
+        cutoff: The score below which trials are paused at the rung.
         trials: Number of trials that have reached the rung.
         is_arriving: Whether the trial has just reached the rung; then the cutoff is computed
             without the trial's own score.
@@ -34,7 +37,7 @@ class Shortfall(NamedTuple):
 
 
 class CutoffIndex:
-    """Index of the cutoff of each rung, and of the paused trials that pass every cutoff.
+    """Index of the cutoff of each rung, and of the paused trials at or above every cutoff.
 
     A paused trial that is below a cutoff is not checked again before that cutoff has changed, so
     that the cost of a query depends on the number of changes, not of paused trials.
@@ -63,7 +66,7 @@ class CutoffIndex:
         """Score and number of interrupted trials below a cutoff, by the rung of the shortfall."""
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
-        """Returns the lowest rung at which a trial is below the cutoff, or None."""
+        """Returns the lowest rung at which a trial is below the cutoff, or None if it is not."""
         number = trial.number
         progress = self._progress[number]
         scores, arriving = progress.scores, progress.arriving
@@ -82,9 +85,10 @@ class CutoffIndex:
         return None
 
     def waiting(self) -> Iterable[Trial]:
-        """Returns paused trials at or above every cutoff, from the top rung down, the best first.
+        """Returns the trials to resume: paused at a rung, and at or above every cutoff.
 
-        At each rung, the trials after the first trial that is below a cutoff are omitted.
+        The order is from the top rung down, at each rung the best score first. At each rung, the
+        trials after the first trial that is below a cutoff are omitted.
         """
         for rung, queue in self._queues:
             if queue.top >= self._sure[rung]:
@@ -101,9 +105,9 @@ class CutoffIndex:
                 yield trial
 
     def _is_below(self, trial: Trial) -> bool:
-        """Checks whether a paused trial is below a cutoff.
+        """Checks whether a paused trial is below the cutoff of any rung.
 
-        A cutoff changes only when a score is added, so that earlier results are reused until then.
+        The result is reused until a score is added at that rung, which may change the cutoff.
         """
         missed = self._missed.get(trial.number)
         if missed is not None and missed.trials == self._scores[missed.rung].count:

@@ -40,12 +40,12 @@ class SchedulerWithDefaults:
 
     @property
     def rungs(self) -> tuple[int, ...] | None:
-        """The user's rungs; None by default, so that ``reproducible: true`` is refused."""
+        """Rungs of the user's scheduler; by default None, which refuses ``reproducible: true``."""
         return getattr(self.inner, "rungs", None)
 
     @property
     def forecast_every(self) -> int | None:
-        """Steps between two forecasts; None by default, so that no curves are fitted."""
+        """Steps between two forecasts of a learning curve; by default None: no forecasts."""
         return getattr(self.inner, "forecast_every", None)
 
     def next(self, study: Study, free: int, now: float) -> TrialGroup:
@@ -56,7 +56,9 @@ class SchedulerWithDefaults:
 
 
 def with_defaults(scheduler: object) -> Scheduler:
-    """Returns a scheduler unchanged if it has all attributes, else wrapped with the defaults.
+    """Returns a scheduler unchanged if it has all attributes of `Scheduler`, else wrapped.
+
+    The wrapper `SchedulerWithDefaults` adds the missing attributes.
 
     Args:
         scheduler: An object with ``max_steps``, ``next`` and ``on_report``.

@@ -14,10 +14,11 @@ GRID = 8
 
 
 def probability_to_reach(forecast: Forecast, score: float, after: int, last: int) -> float:
-    """Returns the highest predicted probability of a score at any step after ``after``.
+    """Returns the highest probability, at any step in a range, that a trial has a score or more.
 
-    POP's confidence p sums the increases of P(m), which gives the running maximum of P. The
-    maximum is taken over ``GRID`` steps up to and including ``last``. Without such steps it is 0.
+    The range is after ``after`` and up to ``last``, of which at most ``GRID`` steps are evaluated;
+    the result is 0 if the range is empty. The maximum equals POP's confidence p, which sums the
+    increases of P(m), the probability at step m.
     """
     if last <= after:
         return 0.0
@@ -26,7 +27,9 @@ def probability_to_reach(forecast: Forecast, score: float, after: int, last: int
 
 
 class ProbabilityIndex:
-    """Index of the probabilities of running and paused trials that have a forecast, sorted.
+    """Sorted index of the probabilities of active trials to reach the study's target.
+
+    Active trials are running or paused; trials without a forecast are not in the index.
 
     `catch_up` computes a probability again only if the trial has a new forecast, has passed a
     boundary, has become active or is running out of time, or if the target has changed. The cost
@@ -49,7 +52,7 @@ class ProbabilityIndex:
         """Trials that had no time left for all of their steps at the last `catch_up`."""
 
     def of(self, number: int) -> float:
-        """Returns the probability of a trial, or 0 for a trial without a forecast."""
+        """Returns a trial's probability to reach the target, or 0 if it is not in the index."""
         return self._probabilities.get(number, 0.0)
 
     def from_best(self) -> Iterator[tuple[float, int]]:
@@ -63,7 +66,7 @@ class ProbabilityIndex:
         probability_of: Callable[[Trial], float],
         is_short: Callable[[Trial], bool] | None = None,
     ) -> ProbabilityIndex:
-        """Computes the probabilities that have changed, and returns the index.
+        """Updates the probabilities that may have changed since the last call; returns ``self``.
 
         Args:
             study: The study to which the index belongs.

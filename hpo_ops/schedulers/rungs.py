@@ -51,15 +51,15 @@ def crossed_rungs(trial: Trial, rungs: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def next_rung(step: int, rungs: tuple[int, ...], max_steps: int) -> int:
-    """Returns the first rung after a step, or ``max_steps`` if there is none."""
+    """Returns the first rung after a step, or ``max_steps`` after the last rung."""
     return next((rung for rung in rungs if rung > step), max_steps)
 
 
 @lru_cache(maxsize=1024)
 def no_rung(step: int) -> Decision:
-    """Returns the decision to continue after a report that reaches no rung.
+    """Returns the decision to continue a trial whose report at ``step`` reaches no rung.
 
-    Most reports get this decision, so that it is cached.
+    The decision is cached, since most reports reach no rung.
     """
     return Decision(CONTINUE, f"step {step} is no rung")
 
@@ -119,7 +119,7 @@ class PausedQueue:
         self.top = -heap[0][0] if heap else -math.inf
 
     def __iter__(self) -> Iterator[tuple[float, Trial]]:
-        """Iterates over scores and trials, the best first; the queue must not change meanwhile."""
+        """Iterates over (score, trial), best first; the queue must not change meanwhile."""
         heap = self._heap
         ahead = [(heap[0], 0)] if heap else []
         while ahead:
@@ -145,7 +145,7 @@ AnyScores = TypeVar("AnyScores", bound=Scores)
 
 
 class Bracket(Generic[AnyScores]):
-    """The rungs of a bracket, with the scores and the paused trials at each."""
+    """The rungs of a bracket, with the scores and the paused trials at each rung."""
 
     def __init__(self, rungs: tuple[int, ...], make_scores: Callable[[], AnyScores]) -> None:
         self.rungs = rungs
@@ -171,7 +171,7 @@ class RungProgress(Generic[AnyScores]):
 
 
 class ProgressByTrial(dict[int, RungProgress[AnyScores]]):
-    """Progress by trial number; a trial's entry is created at its first lookup, below any rung."""
+    """Progress through the rungs by trial number; a missing trial is added as below all rungs."""
 
     def __init__(self, bracket_of: Callable[[int], Bracket[AnyScores]]) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class RungIndex(Generic[AnyScores]):
             self.arrive(trial, progress)
 
     def arrive(self, trial: Trial, progress: RungProgress[AnyScores]) -> tuple[int, ...]:
-        """Adds a trial's last report to the rungs that it newly reaches, and returns the rungs."""
+        """Adds the score of a trial's last report to the rungs it reaches; returns these rungs."""
         step, score, scores = trial.step, trial.observations[-1].score, progress.scores
         bracket = progress.bracket
         rungs = bracket.rungs
@@ -252,5 +252,5 @@ class RungIndex(Generic[AnyScores]):
 
 
 def rung_index(study: Study, rungs: tuple[int, ...]) -> RungIndex[Ranking]:
-    """Returns the study's index of the given rungs, with all trials in one bracket."""
+    """Returns the study's `RungIndex` for the given rungs, with all trials in one bracket."""
     return study.index(("rungs", rungs), lambda: RungIndex((rungs,), lambda _: 0, Ranking))

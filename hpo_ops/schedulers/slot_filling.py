@@ -15,7 +15,7 @@ UntilStep = Callable[[int], int | None]
 
 
 def waiting_trials(study: Study, count: int) -> list[Trial]:
-    """Returns the first ``count`` paused and waiting trials, by priority, then by number."""
+    """Returns up to ``count`` paused or waiting trials, sorted by priority, then by number."""
     paused, fresh = study.in_state(PAUSED), study.in_state(WAITING)
     if not paused and not fresh:
         return []
@@ -24,12 +24,12 @@ def waiting_trials(study: Study, count: int) -> list[Trial]:
 
 
 def by_priority(trial: Trial) -> tuple[bool, float, int]:
-    """Returns a sort key: the highest priority first, then trials without one by number."""
+    """Returns a trial's sort key: by descending priority, without priority last, by number."""
     return trial.priority is None, -(trial.priority or 0.0), trial.number
 
 
 def fill_slots(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
-    """Returns a group for the free slots: paused and waiting trials first, then new trials.
+    """Returns a trial group for the free slots: paused or waiting trials, then new trials.
 
     Args:
         study: The study.
@@ -47,7 +47,7 @@ def fill_slots(study: Study, free: int, until_step: UntilStep) -> TrialGroup:
 
 
 def resume_reason(trial: Trial, name: str | None = None) -> str:
-    """Returns the reason of a paused or waiting trial that gets a free slot in its turn."""
+    """Returns the reason displayed when a paused or waiting trial gets a free slot."""
     name = name or f"trial {trial.number}"
     if trial.state is WAITING:
         return f"{name} was waiting for its first segment"
@@ -55,12 +55,12 @@ def resume_reason(trial: Trial, name: str | None = None) -> str:
 
 
 def resume(trial: Trial, until_step: int | None, reason: str | None = None) -> Member:
-    """Returns the member of a group that starts or resumes an existing trial."""
+    """Returns a `Member` of a trial group that starts or resumes the given trial."""
     return Member(reason or resume_reason(trial), trial.number, until_step)
 
 
 def add_new(study: Study, members: list[Member], free: int, until_step: int | None) -> TrialGroup:
-    """Returns a group of the given members, and of new trials for the remaining free slots."""
+    """Returns a trial group of the given members, and new trials for the other free slots."""
     resumed, number, goal = len(members), len(study.trials), study.goal
     new, unstarted = free - resumed, study.unstarted
     if new > unstarted:
@@ -75,7 +75,7 @@ def add_new(study: Study, members: list[Member], free: int, until_step: int | No
 
 
 def group_reason(study: Study, resumed: int, new: int, free: int) -> str:
-    """Returns the reason of a group: its numbers of trials, and why it is not larger."""
+    """Returns the reason of a trial group: how many trials it has, and why not more."""
     if resumed + new == free:  # the usual case
         return _full_reason(resumed, new, free)
     started = f"all {study.goal.by_trial().trials} trials have been started"
