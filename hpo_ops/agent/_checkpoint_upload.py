@@ -48,7 +48,11 @@ class Uploader:
         self.uploading: int | None = None
 
     def offer(self, step: int) -> None:
-        """Queues a step's checkpoint; ignores a step that is not newer than all earlier ones."""
+        """Queues the checkpoint of a step for upload, in place of an older queued checkpoint.
+
+        Does nothing if the checkpoint of this step or of a later step was already queued or
+        uploaded, or after `close`.
+        """
         with self._changed:
             if self._is_closed or step <= max(self._done, self._wanted or 0):
                 return

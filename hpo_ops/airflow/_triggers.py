@@ -33,9 +33,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, key: Key) -> WakeUp:
-        """Waits until the gateway answers that what `key` identifies has happened.
-
-        For example, that a given trial of a study may run.
+        """Waits until the gateway answers that the trial or study in `key` need not wait any more.
 
         Returns:
             The gateway's answer, which contains the reason for ending the wait.

@@ -200,9 +200,9 @@ def _frame(
     publish_rule: TriggerRule,
     **arguments: Any,
 ) -> DAG:
-    """Builds a DAG with the tasks `prepare`, `publish` and `finalize`, and the tasks of `body`.
+    """Builds a DAG with the tasks `prepare`, `publish` and `finalize`, and those of `body`.
 
-    The function `body` adds the tasks between `prepare` and `publish`.
+    The function `body` adds the tasks between `prepare` and `publish`, such as the trials.
     """
     with DAG(
         dag_id=dag_id,

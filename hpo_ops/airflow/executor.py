@@ -150,7 +150,7 @@ class WorkerPipeExecutor(BaseExecutor):
         super().change_state(key, state, info, remove_running)
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
-        """Drops a task that the scheduler will queue again; kills the worker if the task runs."""
+        """Drops a task that the scheduler will requeue; if a worker runs it, kills the worker."""
         self.queued_tasks.pop(ti.key, None)
         self._drop(ti.key)
         self.running.discard(ti.key)
@@ -179,7 +179,7 @@ class WorkerPipeExecutor(BaseExecutor):
             return sum(ended_at > recent for ended_at in self._ended_at)
 
     def _drop(self, key: WorkloadKey) -> None:
-        """Drops a workload without reporting its state; kills the worker if the workload runs."""
+        """Drops a workload without reporting its state; if a worker runs it, kills the worker."""
         with self._lock:
             for workload in [each for each in self._waiting if each.key == key]:
                 self._waiting.remove(workload)
