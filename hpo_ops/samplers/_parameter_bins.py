@@ -79,7 +79,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """An integer or stepped parameter; a bin holds one value, or several if there are too many.
+    """An integer or stepped parameter; a bin holds one value, or several if bins are too few.
 
     Attributes:
         low: The smallest value.
@@ -119,12 +119,15 @@ class Grid:
         return int(value) if self.is_integer else value
 
     def _position(self, number: int) -> float:
-        """Returns the lower edge, on the linear or log scale, of the value with this index."""
+        """Returns where the value with this index begins on the linear or log scale."""
         return math.log(self.low + number - 0.5) if self.log else float(number)
 
 
 def to_axis(parameter: Parameter, bins: int) -> Axis:
-    """Divides a parameter into bins: at most `bins`, or one for each choice if categorical."""
+    """Divides the values of a parameter into bins.
+
+    A categorical parameter gets one bin for each choice, any other parameter at most `bins` bins.
+    """
     match parameter:
         case Categorical(choices=choices):
             return Choices(choices)

@@ -79,7 +79,7 @@ def check_sampler(name: str, options: Mapping[str, Any], space: Space, *, code: 
     A sampler with options, or one that is named as ``module:Class``, is created to check it.
 
     Args:
-        name: A short name or ``module:Class``.
+        name: The sampler's short name (such as ``tpe``) or its ``module:Class``.
         options: The sampler's options.
         space: The search space of the study.
         code: The study's code folder, which may contain a user's search algorithm. Its modules
@@ -155,7 +155,8 @@ def create_sampler(
 ) -> BaseSampler:
     """Creates a sampler from its name and options.
 
-    Seed, space and constraints are passed to the constructor if it has arguments for them.
+    The seed, the search space and, in a study with constraints, the function that returns a
+    trial's violations are passed to the constructor if it has arguments for them.
 
     Raises:
         ValueError: An option is not allowed, or the sampler cannot be created.
@@ -205,7 +206,7 @@ def _create_user_algorithm(
 
 
 def _check_values(name: str, space: Space) -> None:
-    """Checks that the space has no more values than the sampler can enumerate in memory.
+    """Checks that no parameter has more values than the sampler can enumerate in memory.
 
     Raises:
         ValueError: A parameter has too many values.
@@ -220,12 +221,13 @@ def _violations(trial: FrozenTrial) -> Sequence[float]:
 
 
 def _check_type(option: str, value: object, parameter: inspect.Parameter) -> None:
-    """Checks that an option has the type of its default value.
+    """Checks that the value of a sampler's option has the type of the option's default value.
 
-    Samplers themselves may detect a wrong type only when they sample.
+    Without this check, some samplers would fail only when they sample.
 
     Raises:
-        ValueError: The option has another type, or requires a function.
+        ValueError: The value has another type, or the option requires a function, which a study
+            file cannot contain.
     """
     kinds: tuple[type, ...] | None = None
     default = parameter.default
@@ -243,12 +245,15 @@ def _check_type(option: str, value: object, parameter: inspect.Parameter) -> Non
 
 
 def _target(name: str) -> str:
-    """Returns the ``module:Class`` of a sampler, or the name itself if it is not registered."""
+    """Returns the ``module:Class`` of a registered short name, or any other name unchanged."""
     return SAMPLERS.get(name) or registered(GROUP).get(name, name)
 
 
 def _is_trusted(target: str) -> bool:
-    """Returns whether a class is built-in or allowed by the operator, and may be imported here."""
+    """Returns whether a class may be imported in this process.
+
+    Built-in classes and classes that the operator has allowed may be imported.
+    """
     return _is_built_in(target) or is_allowed(target, group=GROUP)
 
 

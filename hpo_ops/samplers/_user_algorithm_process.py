@@ -100,7 +100,10 @@ class Algorithm:
         )
 
     def sample(self, n: int) -> list[Any]:
-        """Requests n candidates (configurations); they are not checked against the space."""
+        """Requests n candidates (configurations) from the algorithm.
+
+        The candidates are not checked against the search space.
+        """
         answer = self._call("sample", n=n)
         if not isinstance(answer, list):
             raise self._failed(f"returned {answer!r:.100}, but must return a list of candidates")
@@ -109,7 +112,7 @@ class Algorithm:
         return answer
 
     def update(self, candidates: Sequence[Mapping[str, Any]], scores: Sequence[float]) -> None:
-        """Passes the scores of candidates to the algorithm."""
+        """Passes candidates and their trials' objective values (`scores`) to the algorithm."""
         self._call("update", candidates=list(map(dict, candidates)), scores=list(scores))
 
     def state(self) -> str:
@@ -140,7 +143,11 @@ class Algorithm:
     def _failed(
         self, what: str, kind: type[AlgorithmError] = AlgorithmError, trace: str = ""
     ) -> AlgorithmError:
-        """Ends the process; returns the error to raise, with the trace or the last output."""
+        """Ends the algorithm's process, and returns the error to raise.
+
+        The message contains the stack trace or, if there is none, the last text that the process
+        has printed.
+        """
         self.close()
         printed = (trace or self._sandbox.output[-SHOWN_CHARACTERS:]).strip()
         where = f"\n{printed}" if printed else ""

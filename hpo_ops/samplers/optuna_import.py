@@ -45,7 +45,7 @@ def add_trials(search: Search, source: str, trials: Sequence[KnownTrial]) -> Non
     Idempotent: trials that an earlier call has written are skipped.
 
     Args:
-        search: The study to write to.
+        search: The interface to the study to write to.
         source: Name of the other study.
         trials: The trials to write.
     """

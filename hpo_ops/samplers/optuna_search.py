@@ -48,7 +48,7 @@ class Search:
 
     Trial n of the study is trial n in Optuna. In a study with a warm start (trials copied
     from another study), the copies come first in Optuna, so trial n is trial n + number of copies.
-    The first trials get the parameters of ``enqueue``.
+    Trial n gets the fixed parameters in entry n of ``enqueue``, if that entry exists.
 
     Not thread-safe: the caller must prevent concurrent `ask` calls for one study. All methods are
     idempotent: another `ask` for the same number returns the same parameters. A trial is written
@@ -70,11 +70,12 @@ class Search:
     def ask(
         self, number: int, *, wanted: Mapping[str, ParamValue] | None = None
     ) -> dict[str, ParamValue]:
-        """Returns the parameters of a trial; samples and stores them at the first call for it.
+        """Returns the parameters of a trial; the first call for a trial samples and stores them.
 
         Args:
             number: The trial's number in the study.
-            wanted: Values that the trial must have; the sampler chooses the other parameters.
+            wanted: Parameter values that the trial must have; the sampler chooses the other
+                parameters. None to let the sampler choose all.
         """
         trial_id = self._find(number)
         if trial_id is not None:
@@ -221,7 +222,8 @@ def _call_after_trial(
 ) -> None:
     """Calls the hook `after_trial` of the sampler if its class overrides the hook.
 
-    Optuna's `study.tell` also calls the hook, but reads the trial three times in any case.
+    Optuna's `study.tell` would also call the hook, but it always reads the trial from the database
+    three times.
     """
     sampler = study.sampler
     if type(sampler).after_trial is optuna.samplers.BaseSampler.after_trial:

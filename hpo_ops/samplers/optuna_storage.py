@@ -79,9 +79,9 @@ def _ledger_storage(storage: BaseStorage) -> LedgerStorage | None:
 class LedgerStorage(RDBStorage):
     """An Optuna storage that writes a trial in a few SQL statements instead of one for each value.
 
-    It writes the same rows as Optuna's own storage. A new trial gets the number of its template,
-    whereas Optuna counts all trials of the study each time; so the caller must not create two
-    trials of a study at the same time.
+    It writes the same rows as Optuna's own storage. A new trial gets the number of the
+    template that the caller passes, whereas Optuna counts all trials of the study each time; so
+    the caller must not create two trials of a study at the same time.
     """
 
     def _create_new_trial(

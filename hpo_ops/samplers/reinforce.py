@@ -123,17 +123,19 @@ class ReinforceSampler(BaseSampler):
         return Learner(policy, self._batch)
 
     def _finished(self, study: Study) -> list[tuple[Mark, FrozenTrial]]:
-        """Returns the completed and pruned trials, in the order in which they ended."""
+        """Returns a study's completed and pruned trials, in the order in which they ended.
+
+        Each trial comes with its mark: its number, end time and values.
+        """
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         ended = study.get_trials(deepcopy=False, states=states)
         ended.sort(key=lambda trial: (trial.datetime_complete, trial.number))
         return [((each.number, each.datetime_complete, each.values), each) for each in ended]
 
     def _worth(self, study: Study, trial: FrozenTrial) -> Worth:
-        """Returns the sort key of a finished trial.
+        """Returns the sort key of a finished trial; a better trial has a larger key.
 
         Completed trials rank above pruned trials, and both above trials that violate a constraint.
-
         Pruned trials are compared by their last step, then by their value at that step.
         """
         sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
@@ -178,7 +180,7 @@ class Learner:
 
     Attributes:
         policy: The policy network.
-        marks: The trials passed to `tell`, in order.
+        marks: Number, end time and values of each trial passed to `tell`, in order.
     """
 
     def __init__(self, policy: Policy, batch: int) -> None:
@@ -189,7 +191,7 @@ class Learner:
         self._waiting: list[tuple[Sequence[int], Worth]] = []
 
     def tell(self, mark: Mark, point: Sequence[int], worth: Worth) -> None:
-        """Adds a finished trial; makes one gradient step whenever a batch of trials is full."""
+        """Adds a finished trial; trains the policy by one gradient step after each full batch."""
         self.marks.append(mark)
         insort(self._worths, worth)
         self._waiting.append((point, worth))
@@ -219,7 +221,10 @@ def advantages(ranks: Sequence[float], count: int) -> list[float]:
 
 
 def _rank(worths: Sequence[Worth], worth: Worth) -> float:
-    """Returns the rank of a sort key among sorted keys; 1 is the best, ties share a mean rank."""
+    """Returns the rank of a sort key among ascending keys.
+
+    Rank 1 is the largest key; equal keys share their mean rank.
+    """
     first, after = bisect_left(worths, worth), bisect_right(worths, worth)
     return len(worths) - (first + after - 1) / 2
 
@@ -234,11 +239,12 @@ class _LearnerCache:
     def pop(self, identity: str, marks: Sequence[Mark]) -> Learner | None:
         """Removes and returns the learner of a study.
 
-        Returns None if there is no learner, or its trials are not a prefix of the finished trials.
+        Returns None if the cache has no learner of the study, or if the learner's trials are not
+        the first of the finished trials.
 
         Args:
             identity: Identifies the study and the options of the sampler.
-            marks: The finished trials of the study, in order.
+            marks: Number, end time and values of each finished trial of the study, in order.
         """
         with self._lock:
             learner = self._idle.pop(identity, None)

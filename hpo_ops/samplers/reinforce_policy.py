@@ -109,7 +109,10 @@ class Policy:
         self._climb(torch.autograd.grad(gain + self._entropy * bonus, self._weights))
 
     def _logs(self, taken: Tensor) -> Tensor:
-        """Computes log probabilities, indexed by (configuration, parameter, bin)."""
+        """Computes the log probability of each bin, given the preceding parameters' chosen bins.
+
+        The result is indexed by configuration, parameter and bin.
+        """
         parameters = torch.arange(len(self.sizes))
         seen = torch.einsum(
             "njk,jkw->njw", self._features[parameters, taken.clamp(min=0)], self._values
@@ -125,7 +128,10 @@ class Policy:
         return (torch.einsum("njk,jbk->njb", code, self._features) + self._prior).log_softmax(-1)
 
     def _climb(self, gradients: Sequence[Tensor]) -> None:
-        """Makes one ascent step of Adam; torch's own Adam would load a compiler."""
+        """Updates the weights by one ascent step of Adam.
+
+        Torch's own Adam is not used because it would load torch's compiler.
+        """
         self._steps += 1
         first, second = 1 - _MOMENT**self._steps, 1 - _SQUARE**self._steps
         with torch.no_grad():
@@ -138,7 +144,11 @@ class Policy:
 
 
 def _features(axis: Axis) -> Tensor:
-    """Returns the features of each bin: one-hot for choices, low-frequency cosines for numbers."""
+    """Returns the feature vectors of a parameter's bins, by bin.
+
+    They are low-frequency cosines for a numeric parameter with more than two bins, and one-hot
+    vectors otherwise.
+    """
     size = len(axis.priors)
     if not axis.is_ordered or size <= 2:
         return torch.eye(size, dtype=_REAL)

@@ -185,10 +185,10 @@ class UserAlgorithmSampler(BaseSampler):
     def _advance(
         self, study: Study, number: int, journal: Journal, algorithm: Algorithm
     ) -> Mapping[str, ParamValue]:
-        """Passes new results to the algorithm, assigns the next candidate and writes the journal.
+        """Passes new results to the algorithm, assigns a candidate to a trial, writes the journal.
 
         Returns:
-            The candidate of trial `number`.
+            The candidate that was assigned to trial `number`.
         """
         self._tell_results(study, journal, algorithm)
         if not journal.queue:
@@ -214,7 +214,7 @@ class UserAlgorithmSampler(BaseSampler):
     def _fitted(self, candidate: Any) -> dict[str, ParamValue]:
         """Converts a candidate to a point of the space.
 
-        Parameters whose condition is not met are dropped.
+        Conditional parameters whose condition is not met are dropped.
 
         Raises:
             AlgorithmError: The candidate is not a point of the space.
@@ -245,9 +245,10 @@ class _ProcessCache:
         self._lock = Lock()
 
     def pop(self, journal: Journal) -> Algorithm | None:
-        """Removes and returns the process of a journal.
+        """Removes and returns the idle algorithm process of a journal.
 
-        Returns None if there is no process, or it is dead or at another revision.
+        Returns None if the cache has no such process, or if the process is dead or at another
+        revision of the journal.
         """
         with self._lock:
             found = self._idle.pop(journal.id, None)
@@ -260,7 +261,10 @@ class _ProcessCache:
         return None
 
     def put(self, journal: Journal, algorithm: Algorithm) -> None:
-        """Stores a process for reuse; ends the least recently used beyond `MAX_PROCESSES`."""
+        """Stores an algorithm process for reuse with its journal.
+
+        If more than `MAX_PROCESSES` are idle, the least recently used processes are ended.
+        """
         with self._lock:
             dropped = [self._idle.pop(journal.id)] if journal.id in self._idle else []
             self._idle[journal.id] = (journal.revision, algorithm)
@@ -270,7 +274,7 @@ class _ProcessCache:
             old.close()
 
     def close(self) -> None:
-        """Ends all idle processes."""
+        """Ends all algorithm processes in the cache."""
         with self._lock:
             idle, self._idle = self._idle, OrderedDict()
         for _, algorithm in idle.values():
@@ -292,10 +296,10 @@ def _read(study: Study) -> Journal:
 
 
 def _score(study: Study, trial: FrozenTrial) -> tuple[float] | None:
-    """Returns the value of a trial for the algorithm, as a tuple of one.
+    """Returns the value of a trial to pass to the algorithm, or None if the trial has no value.
 
-    It is the final value of a completed trial or the best value of a pruned trial. Returns None
-    for a trial without a value.
+    It is the final value of a completed trial or the best value of a pruned trial, in a tuple with
+    one element, which is true even if the value is 0.
     """
     if trial.state is TrialState.COMPLETE and trial.value is not None:
         return (trial.value,)

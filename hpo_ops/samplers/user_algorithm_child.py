@@ -77,11 +77,11 @@ class Child:
         return list(getattr(self._algorithm, SAMPLE)(n))
 
     def update(self, *, candidates: list[Any], scores: list[float]) -> None:
-        """Passes the scores of candidates to the algorithm."""
+        """Passes candidates and their trials' objective values (`scores`) to the algorithm."""
         getattr(self._algorithm, UPDATE)(candidates, scores)
 
     def save(self) -> str:
-        """Returns the complete state of the algorithm, with which another process can continue.
+        """Returns the complete state of the algorithm as text, from which `start` restores it.
 
         Raises:
             TypeError: The state cannot be pickled.
@@ -164,9 +164,10 @@ def _plain(value: Any) -> Any:
 
 
 def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
-    """Answers calls until the input ends.
+    """Answers the calls of the parent process until there are no more.
 
-    The parent ends this process if a call takes too long; if the parent has died, an alarm does.
+    The parent ends this process if a call takes too long. If the parent has died, an alarm signal
+    ends this process.
     """
     child = Child()
     signal.alarm(IDLE_SECONDS)

@@ -59,7 +59,10 @@ class WarmStartResult:
     left_out: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Describes the result in lines of text; beyond `MAX_LINES` it only counts the reasons."""
+        """Returns the result as lines of text, with one line for each reason not to copy trials.
+
+        From `MAX_LINES` lines on, the remaining reasons are only counted.
+        """
         lines = [f"warm start: {self.taken} trials of {self.source} are known to the sampler"]
         for reason, numbers in self.left_out.items():
             which = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
@@ -135,7 +138,9 @@ def find_result(search: Search) -> WarmStartResult | None:
 
 
 def copy_trials(search: Search, source: Source) -> WarmStartResult:
-    """Copies the completed trials of another study that are valid in this study's space.
+    """Copies completed trials of another study that are valid in this study's space.
+
+    At most `MAX_TAKEN` trials are copied. The result lists the trials that were not copied.
 
     Idempotent: after a crash, the next call copies the remaining trials. The study must not have
     trials of its own yet, and calls for one study must not overlap.
@@ -165,9 +170,9 @@ def copy_trials(search: Search, source: Source) -> WarmStartResult:
 
 
 def _fit(space: Space, trial: FrozenTrial) -> tuple[Mapping[str, Any], str]:
-    """Returns a trial's parameters as a point of the space, and why it cannot be copied, if so.
+    """Returns a trial's parameters as a point of the space, and a reason not to copy the trial.
 
-    The reason is empty if the trial can be copied.
+    The reason is an empty text if the trial can be copied; otherwise the parameters are not valid.
     """
     if trial.state is not optuna.trial.TrialState.COMPLETE:
         return {}, "not completed"

@@ -1,7 +1,7 @@
 """Replays studies in virtual time, with the same scheduler and allocator classes as live studies.
 
 A replay needs no training: the reports of each trial come from a trace, which was recorded from a
-live study or made up.
+live study or generated.
 """
 
 from hpo_ops.simulator._cluster_capacity import Cluster

@@ -58,7 +58,7 @@ class Cluster:
         check_at_least("checkpoint_every", self.checkpoint_every, 1)
 
     def capacity(self, units: int) -> Capacity:
-        """Returns the capacity that an allocator may distribute if there are `units` units."""
+        """Returns the allocator's input for a number of units: the units and limits on widths."""
         return Capacity(units, max_share=self.max_share, max_width=self.max_width)
 
     def speed(self, width: Fraction) -> float:

@@ -38,7 +38,8 @@ class Segment:
         done: Number of reports that the trial has made so far.
         until: Number of reports of the trial at which the segment ends.
         full_length: Number of reports of the trial if it trains to its full length.
-        member: The scheduler's request for the segment: reason, last step and group.
+        member: The scheduler's request for the segment: its reason, last step, and number of the
+            trial group that it was requested with.
         width: Number of units that the segment holds.
         speed: Training speed at this width, relative to one unshared unit.
         duration: Seconds of training before the next report, at this speed.
@@ -120,7 +121,10 @@ class ClusterState:
         self.set_units(cluster.units)
 
     def set_units(self, units: int) -> None:
-        """Sets the number of units of the cluster, and the slots of the study accordingly."""
+        """Sets the number of units of the cluster, and the number of slots of the study.
+
+        There is one slot for each trial that can run, alone or sharing a unit.
+        """
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1
         self._study.slots = units * shares
@@ -131,7 +135,10 @@ class ClusterState:
         return self._allocator is not None and self._held < self.units
 
     def take(self, segment: Segment, now: float) -> None:
-        """Starts a segment, or queues it for the next allocation if there is an allocator."""
+        """Starts a segment on one unit, or queues the segment if there is an allocator.
+
+        Queued segments are started by `reallocate`.
+        """
         if self._allocator is None:
             self._start(segment, ONE_UNIT, (), now)
             return
@@ -160,13 +167,13 @@ class ClusterState:
         return step
 
     def lose(self, number: int, reason: str, now: float) -> None:
-        """Preempts a running trial: ends its segment and pauses it at its newest checkpoint."""
+        """Preempts a running trial: ends its segment, and pauses the trial at its checkpoint."""
         self._interrupt(self.running[number], now)
         trial = self._study.move(number, TrialState.PAUSED)
         self._log.append((now, "preempted", number, trial.checkpoint_step, reason))
 
     def reallocate(self, now: float) -> None:
-        """Requests a new allocation, and starts, resizes and pauses segments accordingly.
+        """Requests a new allocation from the allocator; starts, resizes and pauses segments.
 
         Does nothing if there is no allocator, or no running or queued segment.
         """

@@ -172,10 +172,12 @@ class EventLoop:
     # -- slots -------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Starts the trials that the scheduler chooses for free slots; prunes those it drops.
+        """Starts the trials that the scheduler chooses for free slots.
 
-        In rounds (batches of trials with a barrier after each), slots are filled only when all are
-        free.
+        Trials that the scheduler drops are marked as pruned.
+
+        In rounds (batches of trials with a barrier after each), slots are filled only when all
+        slots are free.
         """
         cluster, study = self._cluster, self._study
         free = study.slots - len(cluster.running) - len(cluster.queued)

@@ -22,7 +22,7 @@ class EventQueue:
     """A heap of scheduled events.
 
     Each event has two numbers whose meaning depends on its kind: trial number and segment version
-    for a report; number of resource units and 0 for a change of capacity; twice 0 for a
+    for a report; number of resource units and 0 for a change of capacity; 0 and 0 for a
     preemption.
     """
 

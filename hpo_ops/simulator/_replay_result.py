@@ -16,7 +16,8 @@ from hpo_ops.core import Study
 class Event(NamedTuple):
     """An entry of a replay's log: what happened to a trial or to the cluster, when and why.
 
-    In an entry on capacity, `trial` is None and `step` is the number of resource units.
+    In an entry about a change of capacity, `trial` is None and `step` is the number of
+    resource units.
     """
 
     time: float
@@ -89,7 +90,7 @@ class Replay:
 
     @property
     def utilization(self) -> float:
-        """The share of the unit-seconds available until the makespan that segments held."""
+        """The share of the available unit-seconds that segments held, until the makespan."""
         available = 0.0
         changes = [*self.capacity, (self.makespan, 0)]
         for (start, units), (end, _) in pairwise(changes):
@@ -97,7 +98,7 @@ class Replay:
         return self.unit_seconds / available if available else 0.0
 
     def time_to(self, value: float) -> float | None:
-        """Returns the seconds until this value was reached, or None if it was not reached."""
+        """Returns the seconds until the objective reached a value, or None if it did not."""
         direction = self.study.goal.direction
         wanted = direction.to_score(value)
         return next((time for time, best in self.best if direction.to_score(best) >= wanted), None)

@@ -45,7 +45,8 @@ def simulate(
         rounds: Whether slots are filled only when all are free, as in ``flow: rounds``.
 
     Raises:
-        ValueError: The scheduler starts copies of trials, for which traces have no reports.
+        ValueError: The scheduler starts copies of trials (as in population-based training), for
+            which traces have no reports.
     """
     goal = Goal(
         direction=traces.direction,

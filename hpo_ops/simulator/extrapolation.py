@@ -21,12 +21,13 @@ from hpo_ops.simulator.traces import Traces, TrialTrace
 
 
 class Unseen(StrEnum):
-    """How the trace of a trial is extended beyond its recorded steps.
+    """The possible rules for extending the trace of a trial beyond its recorded steps.
 
-    ``HOLD``: with its last value, so that more training takes time but brings no improvement.
-    ``FORECAST``: with the median of a learning-curve forecast, or with the last value if the
-    predictor returns no forecast.
-    ``CUT``: not at all: the trial ends where its recording ends, as if it had completed.
+    ``HOLD``: Repeat the last value, so that more training takes time but brings no improvement.
+    ``FORECAST``: Use the median of a learning-curve forecast, or the last value if the predictor
+    returns no forecast.
+    ``CUT``: Do not extend the trace; the trial ends after its last recorded step, as if it had
+    completed.
     """
 
     HOLD = "hold"
@@ -35,7 +36,7 @@ class Unseen(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """A description of the rule as a clause that fits into a sentence for users."""
+        """A description of this rule for users, as a clause that fits into a sentence."""
         return {
             Unseen.HOLD: "past its recording a trial takes its own mean time a step "
             "and keeps its last value",
@@ -51,8 +52,8 @@ class Reliance:
     """How much of a replay relies on values that were extrapolated rather than measured.
 
     Attributes:
-        trials: Numbers of the trials that were trained beyond their recorded steps: as in the
-            recorded study, or positions in the traces for trials without a record.
+        trials: The trials that were trained beyond their recorded steps: their numbers in the
+            recorded study or, if a trial was not recorded, its position in the traces.
         reports: Number of replayed reports with an extrapolated value.
         of: Number of all replayed reports.
     """
@@ -68,7 +69,7 @@ def fill_unseen(
     """Returns the traces with every trial that was cut short extended to the last step.
 
     Args:
-        traces: The recorded traces; trials without a record are not extended.
+        traces: The traces; trials that were not recorded in a live study are not extended.
         rule: How to extend the trials; ``Unseen.CUT`` returns the traces unchanged.
         last_step: Last step of a full-length trial.
         predictor: Forecasts learning curves, for ``Unseen.FORECAST``.

@@ -42,7 +42,7 @@ class Policy:
 
 
 class Draw(NamedTuple):
-    """The traces of a study in one order, and the objective value to reach in their replay."""
+    """The traces of a study in one order, and the target of their replay (None for no target)."""
 
     traces: Traces
     target: float | None
@@ -144,8 +144,8 @@ def compare(
 ) -> list[Outcome]:
     """Replays the traces in the same orders under each policy.
 
-    Forecasts are cached over all policies and orders, except those of policies with a predictor of
-    their own, which are cached for each policy.
+    Policies share a cache of forecasts over all orders; a policy with a predictor of its own has a
+    cache of its own.
 
     Args:
         traces: The reports of every trial.
@@ -190,7 +190,11 @@ def replays(
     deadline_seconds: float | None = None,
     stop_at_target: bool = True,
 ) -> Iterator[tuple[str, int, Replay]]:
-    """Replays each draw under each policy; yields policy name, index of the draw and replay."""
+    """Replays each draw (traces in one order, and a target) under each policy.
+
+    Yields:
+        The policy's name, the index of the draw, and the replay.
+    """
     made = {
         name: policy if isinstance(policy, Policy) else Policy(scheduler=policy)
         for name, policy in policies.items()
@@ -221,7 +225,7 @@ def replays(
 
 
 def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
-    """Returns the outcome of a replay: its times, best value and use of resource units."""
+    """Returns the outcome of a replay under a policy, in the order with this index."""
     return Outcome(
         policy=policy,
         order=order,
@@ -238,7 +242,7 @@ def outcome_of(policy: str, order: int, replay: Replay) -> Outcome:
 
 
 def summarize(outcomes: Sequence[Outcome]) -> list[Summary]:
-    """Returns a summary for each policy, in the order in which the policies first appear."""
+    """Returns a summary for each policy, in the sequence in which policies first appear."""
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
@@ -285,9 +289,10 @@ def _quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def oracle_seconds(traces: Traces, target: float, *, cluster: Cluster) -> float | None:
-    """Returns a lower bound of the time to a target on one unit: the time of the fastest trial.
+    """Returns the seconds in which the fastest trial reaches a target on one resource unit.
 
-    Returns None if no trial reaches the target.
+    No scheduler that gives each trial one unit can be faster. Returns None if no trial reaches the
+    target.
     """
     score = traces.direction.to_score(target)
     found: list[float] = []

@@ -37,12 +37,14 @@ def parse_policies(
         texts: Arguments of the command line; each may name several policies.
         max_steps: Steps of a full-length trial; used where a scheduler has the option
             ``max_steps`` and the text does not set it.
-        allocator: Allocator of the policies that name no allocator, in the form above.
+        allocator: Allocator of the policies whose text names none, as ``name`` or
+            ``name:options``. It also replaces the allocators of study files. None for no allocator
+            or, in a study file, the allocator of the study.
         rounds: Whether to replay in rounds (batches of trials with a barrier after each) where
             the scheduler supports rounds.
 
     Raises:
-        ValueError: A name or an option is not allowed; the message says what is.
+        ValueError: A name or an option is not allowed; the message says what is allowed.
         StudyError: A study file is invalid.
     """
     policies: dict[str, Policy] = {}
@@ -59,7 +61,10 @@ def parse_policies(
 def parse_policy(
     words: str, *, max_steps: int, allocator: str | None = None, rounds: bool = False
 ) -> Policy:
-    """Parses the text of one policy, or loads it from a study file; see `parse_policies`."""
+    """Parses the text of one policy, or loads the policy from the study file that it names.
+
+    The arguments are those of `parse_policies`.
+    """
     if Path(words).suffix in (".yaml", ".yml"):
         return policy_of(load_study(Path(words)), allocator=allocator)
     first, plus, second = words.partition("+")
@@ -73,7 +78,13 @@ def parse_policy(
 
 
 def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
-    """Returns the policy of a study file; ``allocator`` replaces the allocator of the study."""
+    """Returns the policy that a study's configuration describes.
+
+    Args:
+        study: The configuration of the study.
+        allocator: Replaces the allocator of the study, as ``name`` or ``name:options``; None to
+            use the allocator of the study.
+    """
     named = None if allocator is None else create_allocator(*parse_options(allocator))
     return Policy(
         scheduler=study.create_scheduler(),
@@ -88,7 +99,7 @@ def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
     """Parses a curve predictor: ``wandering``, ``mcmc:steps=2500``, ``their.module:Class``.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message says what is.
+        ValueError: The name or an option is not allowed; the message says what is allowed.
     """
     name, options = parse_options(words)
     return create_predictor(name, options, seed=seed)
@@ -97,7 +108,10 @@ def parse_predictor(words: str, *, seed: int) -> CurvePredictor:
 def with_max_steps(
     name: str, options: Mapping[str, object], max_steps: int
 ) -> Mapping[str, object]:
-    """Returns the options, with ``max_steps`` added if the scheduler has it and it is not set."""
+    """Returns a scheduler's options, with ``max_steps`` added if it is missing.
+
+    Returns the options unchanged if the scheduler has no option ``max_steps``.
+    """
     kind = SCHEDULERS.get(name)
     if "max_steps" in options or kind is None or not is_dataclass(kind):
         return options

@@ -37,7 +37,7 @@ class History:
 
 
 def history_of(traces: Traces) -> History | None:
-    """Returns the measurements of recorded traces, or None if the traces have no record."""
+    """Returns the measurements of a recorded study, or None if the traces were not recorded."""
     segments = _segments(traces)
     if traces.terms is None or not segments:
         return None
@@ -64,18 +64,18 @@ def history_of(traces: Traces) -> History | None:
 def first_start(traces: Traces) -> float:
     """Returns the seconds from the start of the study to the start of its first segment.
 
-    Returns 0 if the traces have no record.
+    Returns 0 if the traces were not recorded in a live study.
     """
     return min((segment.start for segment in _segments(traces)), default=0.0)
 
 
 def calibrate(traces: Traces, cluster: Cluster) -> Cluster:
-    """Returns the cluster with the delays measured in a recorded study.
+    """Returns a copy of the cluster with the delays measured in a recorded study.
 
-    Returns the cluster unchanged if the traces have no record. The delay of a segment is its
-    duration minus the training time of its reports: starting, imports, restoring, saving. The
-    turnover is the time that a slot is empty before a segment: since the barrier if the study ran
-    in rounds (batches of trials), otherwise since the end of the previous segment.
+    Returns the cluster unchanged if the traces were not recorded in a live study. The delay of a
+    segment is its duration minus the training time of its reports: starting, imports, restoring,
+    saving. The turnover is the time that a slot is empty before a segment: since the barrier if
+    the study ran in rounds (batches of trials), otherwise since the end of the previous segment.
     """
     first, later = _delays(traces)
     if traces.terms is None or not first:
@@ -100,7 +100,10 @@ def _segments(traces: Traces) -> list[SegmentRecord]:
 
 
 def _delays(traces: Traces) -> tuple[list[float], list[float]]:
-    """Returns the delays of the first segments and of the later segments of trials, in seconds."""
+    """Returns the delays of trials' first segments, and those of all later segments.
+
+    The delay of a segment is its duration minus the training time of its reports, in seconds.
+    """
     first: list[float] = []
     later: list[float] = []
     for trial in traces.trials:
@@ -113,7 +116,7 @@ def _delays(traces: Traces) -> tuple[list[float], list[float]]:
 
 
 def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
-    """Returns the seconds of training of the reports that arrived during a segment."""
+    """Returns the training time, in seconds, of the reports that arrived during a segment."""
     times = () if trial.record is None else trial.record.times
     return sum(
         seconds
@@ -123,7 +126,10 @@ def _trained(trial: TrialTrace, segment: SegmentRecord) -> float:
 
 
 def _gaps(segments: list[SegmentRecord], *, slots: int, rounds: bool) -> list[float]:
-    """Returns the seconds that a slot was empty before each segment but the first of the slot."""
+    """Returns the seconds that a slot was empty before a segment started in it.
+
+    The first segment in each slot is left out.
+    """
     gaps = []
     ends: list[float] = []
     barrier = 0.0

@@ -29,10 +29,10 @@ def record_study(
     reports: Iterable[ReportPage],
     segments: Iterable[SegmentSummary],
 ) -> Traces:
-    """Builds the traces of a study; trials without reports are only listed as silent.
+    """Builds the traces of a study; trials without reports are only listed in `terms.silent`.
 
     Args:
-        progress: The progress of the study.
+        progress: The gateway's response about the study's state, settings and elapsed time.
         config: The study's configuration as plain data.
         trials: The trials of the study.
         reports: The reports of all trials.

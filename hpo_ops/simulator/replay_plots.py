@@ -37,7 +37,7 @@ class Times(NamedTuple):
 
 
 def utilization_of(replay: Replay, points: int = 200) -> Utilization:
-    """Returns the share of units that trials held in each of ``points`` equal time spans."""
+    """Returns the share of resource units that trials held in ``points`` equal time spans."""
     span = replay.makespan / points
     held = [0.0] * points
     for interval in replay.intervals:

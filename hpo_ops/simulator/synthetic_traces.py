@@ -131,7 +131,7 @@ def make_synthetic(name: str, options: Mapping[str, object], *, seed: int = 0) -
     """Generates a synthetic study from its name and its options: trials, steps and seed.
 
     Raises:
-        ValueError: The name or an option is not allowed; the message says what is.
+        ValueError: The name or an option is not allowed; the message says what is allowed.
     """
     if name not in SYNTHETIC:
         raise ValueError(f"{name!r} is no synthetic study: there are {', '.join(SYNTHETIC)}")

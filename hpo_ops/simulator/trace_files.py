@@ -39,7 +39,7 @@ def save_traces(traces: Traces, path: Path) -> None:
 
 
 def dump_traces(traces: Traces) -> Iterator[str]:
-    """Yields the lines of a trace file."""
+    """Yields traces as the lines of a trace file."""
     header: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,

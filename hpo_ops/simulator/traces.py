@@ -134,7 +134,7 @@ class TrialTrace:
 
     @cached_property
     def at_steps(self) -> Sequence[int]:
-        """The step of each report."""
+        """The step of each report; 1, 2, 3 and so on if `steps` is empty."""
         return self.steps or _first_steps(len(self.values))
 
 
@@ -177,7 +177,7 @@ class Traces:
         return max(trial.at_steps[-1] for trial in self.trials)
 
     def reorder(self, seed: int) -> Traces:
-        """Returns the same trials in a random order; seed 0 keeps the order."""
+        """Returns the traces with the trials in a random order; unchanged if the seed is 0."""
         if seed == 0:
             return self
         random = Random(derive_seed(seed, "order"))  # noqa: S311 (no secret)
@@ -186,7 +186,7 @@ class Traces:
         return replace(self, trials=tuple(trials))
 
     def resample(self, count: int, seed: int) -> Traces:
-        """Returns a bootstrap sample: ``count`` trials drawn with replacement."""
+        """Returns traces of a bootstrap sample: ``count`` trials drawn with replacement."""
         random = Random(derive_seed(seed, "resample"))  # noqa: S311 (no secret)
         return replace(self, trials=tuple(random.choices(self.trials, k=count)))
 

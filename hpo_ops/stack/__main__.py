@@ -13,7 +13,7 @@ from hpo_ops.stack import Stack, StackError, Update, stopping_at_the_end
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command, and returns the exit code of the program.
+    """Runs the command `up`, `down` or `status`, and returns the exit code of the program.
 
     The code is 0 for success, 1 for an error, 3 if `status` finds an unhealthy service, and 130
     after Ctrl-C.

@@ -113,9 +113,10 @@ def _core(layout: Layout, settings: Settings, secrets: Secrets) -> dict[str, str
 
 
 def _inherited(settings: Settings) -> dict[str, str]:
-    """Returns this process's environment, adapted for Airflow's services.
+    """Returns the environment variables of this process that Airflow's services inherit.
 
-    Variables that would configure Airflow or the gateway are removed.
+    Variables that would configure Airflow or the gateway are removed, and the project's folder
+    `config/` is added to `PYTHONPATH`.
     """
     kept = {
         name: value

@@ -21,8 +21,9 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
 
     Args:
         url: The api-server's URL.
-        since: Unix time at which each service was started. An older heartbeat came from the
-            previous process, which Airflow reports as healthy for another half a minute.
+        since: Unix time at which each service was started. A heartbeat before that time came
+            from the service's previous process, which Airflow reports as healthy for another
+            half a minute.
     """
     try:
         answer = httpx.get(f"{url}/api/v2/monitor/health", timeout=5.0, trust_env=False)
@@ -48,8 +49,9 @@ def find_healthy(url: str, *, since: Mapping[Part, float]) -> set[Part]:
 def _has_gateway(url: str) -> bool:
     """Returns whether the api-server serves the gateway, the HTTP API of the platform.
 
-    The api-server starts without the gateway if the plugin fails to load. The gateway responds to
-    a request without a token with status 401; without the gateway, Airflow's UI responds.
+    The api-server starts without the gateway if the platform's Airflow plugin fails to load. The
+    gateway responds to a request without a token with status 401; if the gateway is missing,
+    Airflow's UI responds with another status.
     """
     try:
         answer = httpx.get(f"{url}/hpo/api/v1/docs", timeout=5.0, trust_env=False)

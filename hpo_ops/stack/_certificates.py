@@ -52,7 +52,8 @@ def ensure_certificates(
     """Creates the certificates of a server unless the folder contains valid certificates.
 
     Args:
-        folder: The folder of the certificates; created with access for its owner only.
+        folder: The folder of the certificates; if missing, it is created with access for its
+            owner only.
         hosts: Host names and IP addresses of the server.
         now: The time to check validity at; None for the current time.
     """
@@ -67,7 +68,7 @@ def _are_valid(files: CertificateFiles, hosts: Sequence[str], now: datetime) -> 
     """Returns whether the certificates can be used.
 
     All files must exist, the authority must have signed the certificate, the certificate must name
-    all hosts, and neither may expire within `RENEWAL`.
+    all hosts, and neither certificate may expire within the time `RENEWAL`.
     """
     try:
         authority = x509.load_pem_x509_certificate(files.authority.read_bytes())

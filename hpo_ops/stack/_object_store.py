@@ -51,7 +51,7 @@ class ObjectStore:
         )
 
     def prepare(self) -> None:
-        """Writes the certificates and security settings; must be called before each start."""
+        """Writes the server's certificates and security settings; call this before each start."""
         self._security.prepare(
             access_key=self._secrets.s3_access_key, hosts=[LOOPBACK, "localhost"]
         )
@@ -65,7 +65,7 @@ class ObjectStore:
         }
 
     def store(self) -> S3Store:
-        """Returns a client of the bucket with a short timeout and no retries."""
+        """Returns a client of the platform's bucket with a short timeout and no retries."""
         scheme = urlsplit(self.endpoint).scheme
         return S3Store(
             BUCKET,
@@ -79,7 +79,10 @@ class ObjectStore:
         )
 
     def is_healthy(self) -> bool:
-        """Returns whether an object can be written and read; the port opens long before that."""
+        """Returns whether an object can be written to the server and read back.
+
+        An open port is not enough: the server opens it long before it can store objects.
+        """
         name = f".probe/{random_secrets.token_hex(4)}"
         try:
             store = self.store()

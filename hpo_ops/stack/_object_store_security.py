@@ -47,10 +47,13 @@ class StoreSecurity:
     folder: Path
 
     def prepare(self, *, access_key: str, hosts: Sequence[str]) -> None:
-        """Writes the settings, and new certificates if they are missing, invalid or expire soon.
+        """Writes SeaweedFS's security settings, and new certificates if there are no valid ones.
+
+        Certificates that expire soon are replaced too.
 
         Args:
-            access_key: The platform's access key; only its user may assume the role for pods.
+            access_key: The platform's access key; only the user of this key may
+                assume the role for pods.
             hosts: Host names and IP addresses under which the servers reach each other.
         """
         files = ensure_certificates(self.folder, hosts)
@@ -59,7 +62,11 @@ class StoreSecurity:
         write_private(self._iam_file, json.dumps(iam, indent=2) + "\n")
 
     def command(self, options: Sequence[str]) -> list[str]:
-        """Returns the command line that runs all of SeaweedFS, with options of `weed mini`."""
+        """Returns the command line that runs all servers of SeaweedFS (`weed mini`).
+
+        Args:
+            options: Additional options of `weed mini`.
+        """
         return [
             str(Path(sys.executable).parent / "weed"),
             # By default it logs to files in the system's temporary folder.
@@ -80,9 +87,10 @@ class StoreSecurity:
         return self.folder / "iam.json"
 
     def _signing_key(self) -> str:
-        """Returns the key that signs sessions; creates and stores it at the first call.
+        """Returns the key that signs the tokens of S3 sessions.
 
-        The key is stored so that sessions stay valid after a restart.
+        The key is created at the first call and stored, so that sessions stay valid after a
+        restart of SeaweedFS.
         """
         path = self.folder / "session_key"
         if not path.is_file():
@@ -103,7 +111,7 @@ def _security_toml(files: CertificateFiles) -> str:
 
 
 def _toml(**values: object) -> str:
-    """Formats values as TOML strings, which are quoted as in JSON."""
+    """Formats names and values as lines of TOML; TOML strings are quoted as in JSON."""
     return "".join(f"{name} = {json.dumps(str(value))}\n" for name, value in values.items())
 
 

@@ -94,7 +94,8 @@ class Postgres:
     def _kill_leftovers(self) -> None:
         """Kills remaining PostgreSQL processes of this data folder, which block the next start.
 
-        They normally end with the main process, unless they hang or are stopped by a signal.
+        These processes normally end with the main process, unless they hang or are suspended by a
+        signal.
         """
         left = []
         for process in psutil.process_iter():
@@ -135,7 +136,10 @@ class Postgres:
         return f"postgresql+{driver}://{database}:{password}@/{database}?host={host}"
 
     def migrated_by(self) -> str | None:
-        """Returns the Airflow version that last migrated Airflow's database, or None if none."""
+        """Returns the Airflow version that last migrated Airflow's database.
+
+        Returns None if the database has never been migrated.
+        """
         with self._connect(Database.AIRFLOW) as commands:
             commands.execute(
                 "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
@@ -145,7 +149,7 @@ class Postgres:
         return None if row is None else row[0]
 
     def set_migrated_by(self, version: str) -> None:
-        """Records, as a comment on Airflow's database, which Airflow version migrated it."""
+        """Records the Airflow version that migrated Airflow's database, as a comment on it."""
         with self._connect(Database.AIRFLOW) as commands:
             commands.execute("COMMENT ON DATABASE airflow IS %s", (version,))
 
@@ -184,18 +188,28 @@ class Postgres:
             return []
 
     def _socket_folder(self) -> Path:
-        """Returns the folder of the unix socket: the data folder, unless its path is too long."""
+        """Returns the folder of the server's unix socket, as recorded in the pid file.
+
+        Returns the data folder if there is no pid file.
+        """
         lines = self._postmaster_lines()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else self._folder
 
     def _forget_stale_postmaster(self) -> None:
-        """Removes the pid file if its server does not run; another process may have that pid."""
+        """Removes the pid file if the server does not run.
+
+        Another process may now have the pid in the file, which could prevent the next start.
+        """
         if self._postmaster_lines() and self.find() is None:
             (self._folder / "postmaster.pid").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _connect(self, database: Database | None) -> Iterator[cursor]:
-        """Connects as the owner of a database, or as superuser if None, in autocommit mode."""
+        """Yields a cursor in autocommit mode, connected as the owner of a database.
+
+        Args:
+            database: The database; None to connect as superuser to the superuser's database.
+        """
         user = _SUPERUSER if database is None else str(database)
         password = (
             self._secrets.postgres_password if database is None else self._password(database)

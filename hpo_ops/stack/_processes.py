@@ -63,14 +63,17 @@ class ProcessRecord:
             return None
 
     def wait(self) -> int:
-        """Waits for the process, which `spawn` must have started here; returns its exit code."""
+        """Waits until the process ends, and returns its exit code.
+
+        The process must have been started with `spawn` by this Python process.
+        """
         return _children[self.pid].wait()
 
 
 def spawn(
     command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, log: Path
 ) -> ProcessRecord:
-    """Starts a process in its own session and process group; appends its output to the log."""
+    """Starts a process in its own session; appends its output to the file `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603  parts of the stack
             list(command),
@@ -93,7 +96,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def find_marked(stack_id: str, *, part: str | None = None) -> list[psutil.Process]:
-    """Finds the live processes of a stack by the ids in their environment.
+    """Finds the live processes of a stack by the stack's id in their environment.
 
     This process and its parents are left out.
 

@@ -52,7 +52,7 @@ _HUNG_GRACE_SECONDS = 5.0
 
 
 class Servers:
-    """The services of one stack, with settings that do not change.
+    """The services of one stack, run with the given settings.
 
     Args:
         layout: The files of the stack.
@@ -131,7 +131,7 @@ class Servers:
         return main is not None and bool(find_stopped([main]))
 
     def start(self, started: list[Part], progress: Progress) -> None:
-        """Starts missing services, replaces unhealthy ones, and waits until all are healthy.
+        """Starts missing services, replaces unhealthy services, and waits until all are healthy.
 
         Args:
             started: A list to which each service is added before it is launched, so that the
@@ -163,7 +163,10 @@ class Servers:
         progress(Update(Part.POSTGRES, Phase.READY, time.monotonic() - begun))
 
     def _is_postgres_up(self) -> bool:
-        """Returns whether PostgreSQL answers; waits up to `hang_seconds` if it runs."""
+        """Returns whether PostgreSQL answers a query.
+
+        If PostgreSQL runs but does not answer, waits up to `hang_seconds` for an answer.
+        """
         deadline = time.monotonic() + self._hang_seconds
         while not (is_up := self.postgres.is_healthy()):
             if self.postgres.find() is None or time.monotonic() > deadline:
@@ -198,7 +201,10 @@ class Servers:
     def _start_spawned(
         self, parts: Collection[Part], started: list[Part], progress: Progress
     ) -> list[PartFailedError]:
-        """Starts services and waits until each is healthy or has failed; returns the failures."""
+        """Starts services other than PostgreSQL; returns an error for each that failed.
+
+        Waits until each service is healthy or has failed.
+        """
         startup = Startup(
             self,
             parts,
@@ -272,7 +278,7 @@ class Servers:
         return environment | {STACK_ID: self._secrets.stack_id, STACK_PART: str(part)}
 
     def stop(self, parts: Collection[Part], progress: Progress) -> None:
-        """Stops services in an order that lets each complete its work; PostgreSQL is the last."""
+        """Stops the given services, each after the services that need it; PostgreSQL is last."""
         for together, grace_seconds in _STOP_ORDER:
             stopping = [part for part in together if part in parts]
             trees = {part: self._tree(part) for part in stopping}
@@ -315,7 +321,10 @@ class Servers:
         return find_marked(self._secrets.stack_id, part=part)
 
     def _end_leftovers(self, part: Part) -> None:
-        """Ends all processes marked as this service's, such as those of an earlier run."""
+        """Ends all processes whose environment has the stack's id and this service's name.
+
+        Such processes may be left over from an earlier run.
+        """
         terminate(self._marked_by(part), grace_seconds=2.0)
 
 

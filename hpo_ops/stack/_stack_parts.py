@@ -9,7 +9,10 @@ from pathlib import Path
 
 
 class Part(StrEnum):
-    """A service of the stack; the members are in the order in which they start."""
+    """The services of a stack: PostgreSQL, the S3 server and four services of Airflow.
+
+    They are listed in the order in which they start.
+    """
 
     POSTGRES = "postgres"
     S3 = "s3"
@@ -23,7 +26,7 @@ AIRFLOW_PARTS = (Part.API_SERVER, Part.SCHEDULER, Part.DAG_PROCESSOR, Part.TRIGG
 
 
 class Phase(StrEnum):
-    """A phase of the start or stop of a service, as shown to the user."""
+    """The possible phases of the start or stop of a service, as texts for the user."""
 
     STARTING = "starting"
     MIGRATING = "migrating its database"
@@ -36,7 +39,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Update:
-    """A progress update: a service, its new phase, and the seconds taken to reach the phase."""
+    """A progress update: a service, its new phase, and the seconds taken to reach the phase.
+
+    `seconds` is None for a phase that is only beginning, such as `STARTING`.
+    """
 
     part: Part
     phase: Phase

@@ -36,7 +36,7 @@ class Settings:
 
     @classmethod
     def of_project(cls, project: Path, *, port: int, s3_port: int) -> Settings:
-        """Returns the settings for a project with the folders `dags/` and `plugins/`."""
+        """Returns the settings of a stack for a project folder with `dags/` and `plugins/`."""
         return cls(
             project=project,
             dags=project / "dags",
@@ -46,7 +46,10 @@ class Settings:
         )
 
     def write(self, layout: Layout, secrets: Secrets) -> None:
-        """Writes `stack.json`, from which the CLI reads the URL and credentials of the stack."""
+        """Writes the settings, and the URL and credentials of the stack, to `stack.json`.
+
+        The CLI reads the URL and the credentials from this file.
+        """
         content = {
             "url": self.url,
             "username": USERNAME,

@@ -40,7 +40,7 @@ class Startup:
     api-server fails: without it, the health of Airflow's other services is unknown.
 
     Args:
-        servers: The servers of the stack.
+        servers: Starts, checks and ends the services of the stack.
         parts: The services to start.
         started: A list to which each launched service is added.
         progress: Called with each progress update.

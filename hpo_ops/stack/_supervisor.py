@@ -68,13 +68,13 @@ class Watch:
     def judge(
         self, *, is_running: bool, is_healthy: bool, is_known: bool, now: float
     ) -> str | None:
-        """Records the health, and returns why the service must be restarted now, or None if not.
+        """Records the service's health; returns why to restart the service now, or None if not.
 
         Args:
             is_running: Whether the service's main process is alive.
             is_healthy: Whether the service is healthy.
-            is_known: Whether the health is known; if not, only the end of the process leads to a
-                restart.
+            is_known: Whether the service's health is known; if not, the service is restarted
+                only if its main process has ended.
             now: The current time.
         """
         if is_healthy:
@@ -111,7 +111,7 @@ class Supervisor:
     """The supervisor of the services of one stack; a stack has at most one supervisor at a time.
 
     Args:
-        servers: The services of the stack.
+        servers: Finds, checks, starts and ends the services of the stack.
         say: Called with a line of text about each restarted service and each killed process.
         lock: Returns a context manager that prevents other commands from starting or stopping
             services of the stack.
@@ -139,7 +139,10 @@ class Supervisor:
         self._watches = {part: Watch(start_seconds, hang_seconds) for part in Part}
 
     def run(self, until: threading.Event) -> None:
-        """Supervises the services until the event is set or another command takes over."""
+        """Supervises the services until `until` is set or another command takes over.
+
+        Another command takes over if it replaces or deletes the pid file `record`.
+        """
         with self._lock():
             self._me.write(self._record)
         is_over = threading.Event()
@@ -198,7 +201,10 @@ class Supervisor:
                 watch.restarted(time.monotonic())
 
     def _kill_stopped(self, is_over: threading.Event) -> None:
-        """Kills processes that a signal has suspended for too long, since they may hold locks."""
+        """Kills processes of the stack that have been suspended for `STOPPED_SECONDS`.
+
+        A process that a signal has suspended may hold locks for which other processes wait.
+        """
         stopped_since: dict[psutil.Process, float] = {}
         while not is_over.wait(POLL_SECONDS):
             now = time.monotonic()

@@ -16,7 +16,7 @@ from hpo_ops.stack._object_store_security import StoreSecurity
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Writes certificates and settings, then replaces this process with the SeaweedFS server."""
+    """Writes SeaweedFS's certificates and settings, then replaces this process with SeaweedFS."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--security", type=Path, required=True, help="folder of certificates")
     parser.add_argument("--host", required=True, help="the server's own name on its network")

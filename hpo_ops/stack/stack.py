@@ -151,11 +151,14 @@ class Stack:
 
     @property
     def gateway_keys(self) -> KeyRing:
-        """The stored keys for the gateway's tokens; a running gateway may still use older keys."""
+        """The stored keys with which the gateway signs tokens.
+
+        A gateway that was started before the keys were changed still uses the older keys.
+        """
         return self._secrets().keys
 
     def set_gateway_keys(self, keys: KeyRing) -> None:
-        """Stores new keys for the gateway's tokens; each service uses them from its next start."""
+        """Stores new keys with which the gateway signs tokens, from its next start on."""
         replace(self._secrets(), gateway_keys=keys.to_text()).write(self._layout.secrets_file)
 
     @property
@@ -172,7 +175,10 @@ class Stack:
         return self._layout.log(part)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables of Airflow's commands, based on this process's own."""
+        """Returns the environment variables for commands of the Airflow CLI on this stack.
+
+        They include most environment variables of this process.
+        """
         return self._servers().environment()
 
     def airflow(
@@ -191,14 +197,14 @@ class Stack:
         )
 
     def start(self, progress: Progress = _silent) -> None:
-        """Starts missing services, replaces hanging ones, and waits until all are healthy.
+        """Starts missing services, replaces hanging services, and waits until all are healthy.
 
         A service that fails is stopped; the other services continue to run. If this call is
         interrupted, the services that it has started are stopped.
 
         Raises:
-            PartFailedError: A service did not become healthy. The message contains the end of its
-                log.
+            PartFailedError: A service did not become healthy. The message contains the last lines
+                of the service's log.
         """
         with self._locked():
             self._settle()
@@ -213,10 +219,10 @@ class Stack:
                 raise
 
     def supervise(self, say: Callable[[str], None], *, until: threading.Event) -> None:
-        """Restarts services that die or hang, until the event is set or the supervision is ended.
+        """Restarts services that die or hang, until `until` is set.
 
-        `stop`, or a second supervisor of the same stack, ends this supervision. The services
-        continue to run when this call returns because of the event.
+        The supervision also ends if the stack is stopped or another process starts to supervise
+        it. The services continue to run after `until` is set.
 
         Args:
             say: Called with a line of text about each restarted service and each killed process.
@@ -364,5 +370,5 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 def _checkout() -> Path:
-    """Returns the folder of this checkout, with `dags/`, `plugins/` and `config/`."""
+    """Returns the folder of this source checkout, with `dags/`, `plugins/` and `config/`."""
     return Path(__file__).resolve().parents[2]

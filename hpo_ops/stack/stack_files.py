@@ -43,7 +43,10 @@ class Layout:
 
     @property
     def postgres_marker(self) -> Path:
-        """The file that marks the databases as complete; without it their set-up is repeated."""
+        """An empty file that is written once PostgreSQL's databases have been created.
+
+        If the file is missing at a start, the data folder is deleted and created again.
+        """
         return self.root / "postgres.ready"
 
     @property

@@ -22,7 +22,7 @@ def _fernet_key() -> str:
 
 @dataclass(frozen=True)
 class Secrets:
-    """The passwords, keys and id of a stack; fields that are not given get random values."""
+    """The passwords, keys and id of a stack; by default, each is a new random value."""
 
     stack_id: str = field(default_factory=lambda: secrets.token_hex(16))
     admin_password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -41,7 +41,7 @@ class Secrets:
 
     @classmethod
     def load_or_make(cls, path: Path) -> Secrets:
-        """Reads the secrets of a stack; creates and writes them if the file does not exist."""
+        """Reads the secrets of a stack from a file; creates both if the file does not exist."""
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
             if secret := content.pop("gateway_secret", None):  # of a stack before key rings
