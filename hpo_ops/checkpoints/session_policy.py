@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.=+@,:/-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAccess:
-    """The part of an object store that a session may access.
+    """The part of an object store that temporary credentials (an S3 session) may access.
 
     All paths are relative to the store's URL.
 

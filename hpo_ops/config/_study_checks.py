@@ -34,7 +34,7 @@ def check_runner(study: StudyConfig) -> None:
 
 
 def check_space(study: StudyConfig) -> None:
-    """Checks that constraints, enqueued parameters and a grid's size fit the search space."""
+    """Checks that constraints, enqueued parameters and the number of trials fit the space."""
     known = {*study.space, *(metric.name for metric in study.objectives)}
     for constraint in study.constraints:
         if unknown := constraint.names - known:
@@ -54,7 +54,10 @@ def check_space(study: StudyConfig) -> None:
 
 
 def check_limits(study: StudyConfig) -> None:
-    """Checks that parallelism, trials and repeats are within the limits of the study file."""
+    """Checks parallelism and trials against their maxima in the study, and repeats.
+
+    A study that warm-starts from itself must not be repeated, since repeats are independent.
+    """
     if study.parallelism > study.ceiling:
         raise ValueError(
             f"parallelism is {study.parallelism}, but must be {study.ceiling} or less "

@@ -283,7 +283,7 @@ class StudyConfig(Model):
 
     @property
     def goal(self) -> Goal:
-        """The properties of the study that are passed to schedulers, allocators and samplers."""
+        """The study's direction, size, target and deadline, which are passed to its policies."""
         return Goal(
             direction=self.objective.direction,
             trials=self.trials * self.fold_count,
@@ -320,7 +320,7 @@ class StudyConfig(Model):
 
     @property
     def mapped_trials(self) -> int:
-        """The number of mapped trial tasks in the DAG run of a rolling study (`flow: rolling`)."""
+        """The number of dynamically mapped Airflow tasks for the trials of a rolling study."""
         return self.most_trials * self.fold_count
 
     @property

@@ -93,9 +93,9 @@ class Runner(Protocol):
 
     @property
     def job_note(self) -> str:
-        """A sentence for users about settings of a job that this runner ignores.
+        """A sentence for users about parts of a job file that this runner ignores or restricts.
 
-        Empty if the runner ignores no setting.
+        Empty if the runner neither ignores nor restricts any part.
         """
         ...
 
@@ -135,9 +135,10 @@ class Runner(Protocol):
         ...
 
     def granted(self, study: StudyConfig, units: float) -> dict[str, float]:
-        """Returns the resources that are announced to a training with the given number of units.
+        """Returns the amounts of resources that a training with the given number of units has.
 
-        The mapping always has the key ``units``.
+        The amounts, by resource name, are part of the training's assignment. The key ``units`` is
+        always present.
         """
         ...
 
@@ -166,7 +167,7 @@ class Runner(Protocol):
     # -- The platform's settings; called by the gateway at its start -------------------------
 
     def job_priority(self, environment: Mapping[str, str]) -> int:
-        """Returns the priority of this runner for jobs; 0 if the runner cannot be used.
+        """Returns the priority of this runner for jobs; 0 if it must not be chosen by default.
 
         Jobs run with the runner of the highest priority, unless the operator chooses a runner
         (``HPO_JOB_RUNNER``). The priority of `local` is 1, that of `kubernetes` 10.
