@@ -125,8 +125,8 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 def _why(trial: TrialSummary) -> str:
     """Returns the reason of a trial's state.
 
-    If the score cache served reports of an earlier trial, adds the name of that trial, unless the
-    reason contains it already.
+    If the score cache served reports of an earlier trial, adds that trial's number and study,
+    unless the reason contains them already.
     """
     if trial.served is None:
         return trial.reason

@@ -129,7 +129,7 @@ class ProjectedEnsemble:
         drift: Noise of the forecast that grows with the forecast horizon, as a share of the range
             of the observed scores.
         skew: Share by which the drift is larger upwards and smaller downwards.
-        recency: Logarithm to base 10 of the newest point's weight relative to the first point's.
+        recency: The newest point weighs about 10 to this power times as much as the first point.
         temper: Mean weight of a point in the likelihood; less than 1, since the errors of
             neighbouring points are correlated.
     """
