@@ -88,7 +88,7 @@ def accepted_classes(kind: Any) -> frozenset[type]:
 
 
 def _scalar(kind: Any) -> Decode:
-    """Returns a function that checks that a value has a scalar type, or one of a union of them.
+    """Returns a function that checks that a value has a scalar type, or a type of a scalar union.
 
     Instances of subclasses, such as a StrEnum for text, are accepted as well.
     """

@@ -35,8 +35,8 @@ def open_regular(path: str | Path, *, folder: int | None = None) -> BinaryIO:
 
     Args:
         path: Path of the file.
-        folder: Descriptor of the folder to which the path is relative; None for the
-            current folder.
+        folder: Descriptor of the folder to which the path is relative; None for the current
+            folder.
 
     Raises:
         UnsafeFileError: The path is a link, or not a regular file.

@@ -59,7 +59,7 @@ class Workspace:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace | None:
-        """Returns the workspace whose path is in ``HPO_DIR``, or None if that is not set."""
+        """Returns the workspace at the path in ``HPO_DIR``, or None if the variable is not set."""
         root = environment.get(DIRECTORY_VARIABLE)
         return cls(Path(root)) if root else None
 
@@ -158,7 +158,7 @@ class ReportReader:
 
 
 def read_control(path: Path) -> Control:
-    """Reads the requested action from a ``control.json``; if there is no file, it is continue."""
+    """Reads the requested action from ``control.json``; returns continue if there is no file."""
     try:
         return Control.from_json(path.read_bytes())
     except FileNotFoundError:

@@ -88,7 +88,7 @@ def check_body_headers(request: Request, most: int) -> None:
 def limited(receive: Receive, most: int) -> Receive:
     """Wraps the ASGI function `receive` so that a body of more than `most` bytes is refused.
 
-    The bytes are counted as they arrive, since its header Content-Length may be wrong or missing.
+    The bytes are counted as they arrive, since the header Content-Length may be wrong or missing.
     """
     seen = 0
 

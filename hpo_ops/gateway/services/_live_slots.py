@@ -13,11 +13,11 @@ from hpo_ops.ledger import StudyState, StudyTransaction
 def fill_slots(session: StudyTransaction, free: int) -> tuple[list[int], str]:
     """Gives up to `free` slots to trials that the scheduler picks; these trials become RUNNING.
 
-    Trials that the scheduler gives up are pruned.
+    Paused and waiting trials that the scheduler will never run again are pruned.
 
     Returns:
         The numbers of the picked trials, and the scheduler's reason. If the study is paused or
-        stopping, no trial is picked, and the reason is that of the study.
+        stopping, no trial is picked, and the reason is why the study is paused or stops.
     """
     config = session.record.config
     if session.record.state is not StudyState.RUNNING:

@@ -18,8 +18,8 @@ def add_trial(session: StudyTransaction, member: Member) -> int:
 
     Args:
         session: The study's open transaction.
-        member: The scheduler's request for a new trial, which has a parent and
-            parameters if the new trial is a copy.
+        member: The scheduler's request for a new trial, which has a parent and parameters
+            if the new trial is a copy.
     """
     space = session.record.config.space
     params = None if member.params is None else clip_params(space, member.params)

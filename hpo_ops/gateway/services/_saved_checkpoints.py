@@ -14,7 +14,7 @@ The older checkpoints serve as fallbacks if the newest checkpoint is damaged."""
 
 
 def store_prefix(record: StudyRecord) -> str:
-    """Returns the URI of a study's store with a final slash; it starts the URIs of all objects."""
+    """Returns the URI of a study's store with a final slash, as a prefix of objects' URIs."""
     return f"{(record.config.checkpoints.store or '').rstrip('/')}/"
 
 

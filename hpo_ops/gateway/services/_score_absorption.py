@@ -31,9 +31,9 @@ _OUTCOMES = {
 def absorb(session: StudyTransaction, scores: Sequence[TrialResult]) -> AbsorbedScores:
     """Compares scores received through XCom with the ledger; records scores the ledger lacks.
 
-    Scores are not verified beyond the token of the DAG run that sent them.
-    If a score and the ledger differ, the ledger keeps its result, and the difference is recorded
-    as an event of the study.
+    Scores are not verified beyond the token of the DAG run that sent them. If a score and the
+    ledger differ, the ledger keeps its result, and the difference is recorded as an event of the
+    study.
 
     Returns:
         The trials whose scores were recorded, and a sentence for each difference.

@@ -46,7 +46,7 @@ class SamplerResult:
     is_known: bool = True
 
     def tell(self, search: Search) -> None:
-        """Passes this result to the sampler; a completed trial without values is failed."""
+        """Passes this result to the sampler; completed trials without a value count as failed."""
         if not self.is_known:
             return
         is_empty = self.state is TrialState.COMPLETED and self.values is None

@@ -1,7 +1,7 @@
 """Submission of jobs: a job is a JSON object with a code archive, from which a study is started.
 
-A generic DAG (`hpo_study`, `hpo_pod_study`), which can run any study from its run's conf, runs the
-study.
+The study is executed by a generic DAG (`hpo_study`, `hpo_pod_study`), which can run any study that
+the conf of its run describes.
 """
 
 from __future__ import annotations

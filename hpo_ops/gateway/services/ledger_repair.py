@@ -104,8 +104,10 @@ def close_study(studies: StudyService, study_id: int, reason: str) -> None:
 def lose_segment(ledger: Ledger, study_id: int, segment_id: str, reason: str) -> bool:
     """Ends a segment as preempted, unless its lease is still valid because of a heartbeat.
 
+    In a study that has ended, the segment ends even if its lease is valid.
+
     Returns:
-        True if the segment has ended, by this call or before; False if its lease is still valid.
+        True if the segment has ended, by this call or before; False if it has not ended.
 
     Raises:
         LookupError: The study has no such segment.

@@ -103,7 +103,7 @@ class SegmentService:
             return session.reports.curve(number)
 
     def forecast(self, segment_id: str, made: CurveForecast) -> None:
-        """Records a forecast of a trial's learning curve, for the decision at the same step.
+        """Records a forecast of a trial's learning curve, for the decision at the forecast's step.
 
         Raises:
             SegmentOverError: The segment has ended.

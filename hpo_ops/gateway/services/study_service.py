@@ -185,7 +185,8 @@ class StudyService:
         """Adds the trial that trains the best parameters on all data, after the search has ended.
 
         Returns:
-            The number of the added trial; or no number, and the reason why none was added.
+            The number of the added or existing trial; or no number, and the reason why no trial
+            was added.
         """
         best = find_best(self.ledger, self.ledger.get(study_id))
         with self.ledger.study(study_id) as session:
