@@ -111,9 +111,10 @@ class LedgerPart(Message):
         studies: The studies that are not closed.
         segments: The open segments, and the segments whose ids were requested since they
             have resources.
-        leases: Leases of segments that have ended.
+        leases: Leases of segments that have ended or do not exist.
         namespaces: Namespaces that studies declare for their resources.
-        hidden: Ids of requested segments that the user has no right to read.
+        hidden: Ids of segments that the user may not read; unless the user is the operator, also
+            requested ids that the ledger does not have.
     """
 
     studies: list[LedgerStudy] = field(default_factory=list)
@@ -124,7 +125,7 @@ class LedgerPart(Message):
 
 
 class Repair(StrEnum):
-    """The ways to repair a leftover: end, finish, free or delete what was left behind."""
+    """The ways to repair a leftover: end study, finish segment, free lease, delete resource."""
 
     END_STUDY = "end study"
     FINISH_SEGMENT = "finish segment as preempted"
@@ -244,7 +245,7 @@ class _Comparison:
             )
 
     def _lost_training(self, segment: LedgerSegment) -> str | None:
-        """Returns the kind of resource that a segment has lost, or None if it may exist."""
+        """Returns the kind of a segment's lost resource, or None if the resource may exist."""
         found = self.resources.get(segment.runner)
         if found is None or segment.has_lease or segment.seconds < YOUNG_SECONDS:
             return None

@@ -38,7 +38,7 @@ class Score:
 
 
 def compare_scores(ledger: Score, xcom: Score) -> Match:
-    """Compares the ledger's score of a trial with the score that its ended task sent.
+    """Compares a trial's scores in the ledger and from XCom after its Airflow task has ended.
 
     If the trial is still running in the ledger, the message about its end was lost: the score is
     missing in the ledger. If the trial was not finished when its task ended, the scores count as

@@ -44,8 +44,8 @@ def as_width(units: int, among: int = 1) -> Fraction:
 
     A width is a number of units, or a fraction if several trials share a unit.
 
-    Equal widths are the same cached object, so that callers can compare widths by identity first,
-    which is faster than comparing fractions.
+    The results are cached, so that callers can compare widths by identity first: comparing
+    fractions is slow.
 
     >>> as_width(3), as_width(1, among=2)
     (Fraction(3, 1), Fraction(1, 2))
@@ -146,7 +146,7 @@ class Trial:
 
     @property
     def unit_step_seconds(self) -> float | None:
-        """Mean training time per report as if on one unit, at ideal scaling; None before any."""
+        """Mean training seconds per report as if on one unit; None before the first report."""
         return self.unit_seconds / len(self.observations) if self.observations else None
 
     def score_at(self, step: int) -> float | None:

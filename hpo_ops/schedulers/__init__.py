@@ -95,7 +95,7 @@ def why_rolling(name: str) -> str | None:
 
 
 def _class_of(name: str) -> type[Any] | None:
-    """Returns the class of a scheduler, or None if the class is not installed or allowed."""
+    """Returns a scheduler's class, or None if the class is not installed or not allowed."""
     try:
         return find_policy("scheduler", SCHEDULERS, name, methods=_METHODS, group=_GROUP)
     except ValueError:

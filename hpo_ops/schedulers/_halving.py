@@ -18,7 +18,7 @@ from hpo_ops.schedulers.slot_filling import by_priority, resume_reason
 
 
 class BarrierIndex:
-    """Index of the paused trials by step, and of the running trials by their first step."""
+    """Index of paused trials by step, and of running trials by the step they started from."""
 
     def __init__(self) -> None:
         self.at_step: dict[int, list[tuple[float, int]]] = {}

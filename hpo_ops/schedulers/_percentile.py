@@ -37,7 +37,7 @@ class CompletedIndex:
         """Cached cutoffs by step and percentile; cleared whenever a trial completes."""
 
     def cutoff(self, step: int, percentile: float, direction: Direction) -> Cutoff:
-        """Returns the score that ``percentile`` % of completed trials reached at a step."""
+        """Returns the score that the best ``percentile`` % of completed trials have at a step."""
         cutoff = self._cutoffs.get((step, percentile))
         if cutoff is None:
             cutoff = self._make_cutoff(step, percentile, direction)

@@ -66,7 +66,7 @@ class CutoffIndex:
         """Score and number of interrupted trials below a cutoff, by the rung of the shortfall."""
 
     def shortfall(self, trial: Trial) -> Shortfall | None:
-        """Returns the lowest rung at which a trial is below the cutoff, or None if it is not."""
+        """Returns the lowest rung at which a trial is below the cutoff; None if at no rung."""
         number = trial.number
         progress = self._progress[number]
         scores, arriving = progress.scores, progress.arriving
