@@ -75,7 +75,7 @@ class Search:
         Args:
             number: The trial's number in the study.
             wanted: Parameter values that the trial must have; the sampler chooses the other
-                parameters. None to let the sampler choose all.
+                parameters. None for the values in `enqueue`, if any.
         """
         trial_id = self._find(number)
         if trial_id is not None:

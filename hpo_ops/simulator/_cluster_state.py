@@ -123,7 +123,7 @@ class ClusterState:
     def set_units(self, units: int) -> None:
         """Sets the number of units of the cluster, and the number of slots of the study.
 
-        There is one slot for each trial that can run, alone or sharing a unit.
+        There is one slot for each unit, or `max_share` slots if there is an allocator.
         """
         self.units = units
         shares = self._cluster.max_share if self._allocator is not None else 1

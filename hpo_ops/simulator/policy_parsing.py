@@ -110,7 +110,7 @@ def with_max_steps(
 ) -> Mapping[str, object]:
     """Returns a scheduler's options, with ``max_steps`` added if it is missing.
 
-    Returns the options unchanged if the scheduler has no option ``max_steps``.
+    Returns the options unchanged if the scheduler is not built in or has no such option.
     """
     kind = SCHEDULERS.get(name)
     if "max_steps" in options or kind is None or not is_dataclass(kind):

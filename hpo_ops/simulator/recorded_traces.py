@@ -32,7 +32,7 @@ def record_study(
     """Builds the traces of a study; trials without reports are only listed in `terms.silent`.
 
     Args:
-        progress: The gateway's response about the study's state, settings and elapsed time.
+        progress: The study's state, counts and elapsed time, as the gateway returned them.
         config: The study's configuration as plain data.
         trials: The trials of the study.
         reports: The reports of all trials.

@@ -41,7 +41,7 @@ class Phase(StrEnum):
 class Update:
     """A progress update: a service, its new phase, and the seconds taken to reach the phase.
 
-    `seconds` is None for a phase that is only beginning, such as `STARTING`.
+    `seconds` is None for a phase without a duration, such as `STARTING`.
     """
 
     part: Part

@@ -158,7 +158,7 @@ class Stack:
         return self._secrets().keys
 
     def set_gateway_keys(self, keys: KeyRing) -> None:
-        """Stores new keys with which the gateway signs tokens, from its next start on."""
+        """Stores new keys for signing the gateway's tokens; a service uses them once restarted."""
         replace(self._secrets(), gateway_keys=keys.to_text()).write(self._layout.secrets_file)
 
     @property

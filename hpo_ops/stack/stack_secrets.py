@@ -41,7 +41,10 @@ class Secrets:
 
     @classmethod
     def load_or_make(cls, path: Path) -> Secrets:
-        """Reads the secrets of a stack from a file; creates both if the file does not exist."""
+        """Reads the secrets of a stack from a file.
+
+        If the file does not exist, new secrets are created and written to it.
+        """
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
             if secret := content.pop("gateway_secret", None):  # of a stack before key rings
