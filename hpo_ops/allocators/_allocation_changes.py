@@ -43,7 +43,7 @@ def changes_of(study: Study, allocation: Allocation) -> Changes:
 
 
 def _differs(trial: Trial, placement: Placement) -> bool:
-    """Checks whether a trial must be restarted to get a placement.
+    """Checks whether a running trial must be restarted to match its new placement.
 
     Full units are interchangeable, but a trial that shares a unit must run on that unit.
     """

@@ -53,9 +53,10 @@ class DynamicFluid:
     """Shares units among trials in proportion to their remaining work, again at every change.
 
     Yu et al., "Fluid: Resource-aware Hyperparameter Tuning Engine", MLSys 2021: water-filling by
-    the formula of StaticFluid with the remaining work, one trial group after the other, in the
-    order of their numbers. A group may use the idle units and the units that it holds. A trial
-    whose width (number of units) changes is restarted from its checkpoint.
+    the formula of StaticFluid with the remaining work, one trial group (trials that the scheduler
+    started together) after the other, in the order of the group numbers. A group may use the idle
+    units and the units that it holds. A trial whose width (number of units) changes is restarted
+    from its checkpoint.
 
     Departures: the work of a trial is its remaining steps times the time of a step on one unit.
     If not all trials fit, the trials with the least work are queued. A trial whose width does not
@@ -96,7 +97,11 @@ class DynamicFluid:
         return Allocation(placer.placed, tuple(placer.queued), reason)
 
     def _keep(self, placer: Placer, work: Sequence[Work]) -> list[Work]:
-        """Places the trials that are nearly done with their current widths; returns the others."""
+        """Places each trial that is nearly done (`min_seconds`) with its current width.
+
+        Returns:
+            The remaining work of the trials that were not placed.
+        """
         rest = []
         for item in work:
             width = item.trial.width
@@ -116,8 +121,8 @@ class StaticFluid:
     c the largest number of trials that share a unit and d the largest number of units of a trial.
     A running trial is never resized.
 
-    Departures: see ``DynamicFluid``. A queued trial starts as soon as as many units are free as
-    its share of all units by remaining work.
+    Departures: see ``DynamicFluid``. A queued trial starts as soon as enough units are free for
+    its width, which the formula gives with the remaining work of all trials.
 
     Example:
         >>> StaticFluid()
@@ -126,7 +131,7 @@ class StaticFluid:
 
     @property
     def is_static(self) -> Literal[True]:
-        """Always true: running trials keep their widths, so that reports change nothing."""
+        """Always true: running trials keep their widths, so that reports change no width."""
         return True
 
     def allocate(
@@ -159,7 +164,7 @@ class StaticFluid:
 
 
 def split_groups(group: TrialGroup) -> list[list[Member]]:
-    """Splits members by trial group, and returns the groups in the order of their numbers."""
+    """Splits the trials to allocate by their group number; returns the lowest number first."""
     groups: dict[int, list[Member]] = {}
     for member in group.members:
         groups.setdefault(member.group, []).append(member)
@@ -173,9 +178,9 @@ def place_by_work(
 
     Args:
         placer: Records the placed and queued trials.
-        work: The trials.
-        amounts: Work of each trial, by which the trials are ordered.
-        widths: Width of each trial.
+        work: The trials to place, each with its remaining work.
+        amounts: Remaining work of each trial on a common scale, by which the trials are sorted.
+        widths: Width (number of units, or a fraction of one unit) of each trial.
     """
     order = sorted(range(len(work)), key=amounts.__getitem__, reverse=True)
     for i in order:

@@ -16,6 +16,8 @@ def resize_gain(
 ) -> float:
     """Returns the ratio of the training progress until the deadline with and without a resize.
 
+    The arguments are those of `is_worth_resizing`.
+
     >>> table = (1.0, 1.77, 2.93, 4.29)
     >>> round(resize_gain(old=1, new=2, seconds_left=600, startup=40, speedups=table), 3)
     1.652
@@ -39,7 +41,7 @@ def is_worth_resizing(
     min_gain: float = 1.1,
     cool_down: int = 5,
 ) -> bool:
-    """Checks whether a running trial should be restarted with more units.
+    """Checks whether a running trial should be restarted with more units (such as GPUs).
 
     Args:
         old: Number of units that the trial holds.
@@ -47,7 +49,8 @@ def is_worth_resizing(
         seconds_left: Seconds until the deadline; infinity without a deadline.
         startup: Seconds that a restart takes.
         reports: Number of the trial's reports since it last started.
-        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
+        speedups: Training speed on 1, 2, 4, 8, ... units relative to one unit; if empty, the speed
+            is proportional to the number of units.
         min_gain: Threshold that the gain (see `resize_gain`) must exceed.
         cool_down: Threshold that ``reports`` must exceed.
     """
@@ -58,9 +61,10 @@ def is_worth_resizing(
 
 
 class StartupIndex:
-    """Index of start-up times: from the start of a trial's newest segment to its first report.
+    """Index of the start-up time of each trial's newest segment that has reported.
 
-    A segment is one uninterrupted execution of a trial.
+    A segment is one uninterrupted execution of a trial. Its start-up time is the time from its
+    start to its first training step.
     """
 
     def __init__(self) -> None:
@@ -69,7 +73,7 @@ class StartupIndex:
 
     @property
     def usual(self) -> float:
-        """The 90th percentile of the start-up times; 0 before the first report."""
+        """The 90th percentile of the trials' start-up times; 0 before the first report."""
         return self._ranking.quantile(0.9) if self._known else 0.0
 
     def reported(self, trial: Trial, before: int) -> None:
@@ -81,7 +85,7 @@ class StartupIndex:
             self._ranking.add(seconds)
 
     def moved(self, trial: Trial, before: TrialState) -> None:
-        """Does nothing: a start-up time is added with the first report of a segment."""
+        """Does nothing when a trial changes its state: only first reports add start-up times."""
 
 
 def startup_seconds(study: Study) -> float:

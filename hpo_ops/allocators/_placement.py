@@ -34,17 +34,17 @@ class Placer:
         self.queued: list[int] = []
 
     def empty_units(self, except_for: Collection[int] = ()) -> int:
-        """Returns the number of units without a placed trial, not counting some units.
+        """Returns the number of units on which no trial has been placed.
 
         Args:
-            except_for: Indexes of the units that are not counted.
+            except_for: Indexes of units that are not counted.
         """
         return self._empty - sum(
             unit < len(self._sharing) and not self._sharing[unit] for unit in set(except_for)
         )
 
     def place(self, trial: Trial, width: Fraction) -> None:
-        """Places a trial, on the units it holds if possible, or queues it if no unit has room."""
+        """Places a trial, if possible on the units that it holds, or queues it without room."""
         units, parts, held = trial.units, self._parts_of(width), trial.width
         if not units or (width is not held and width != held) or not self._have_room(units, parts):
             units = self._find(trial, parts, max(int(width), 1))
@@ -60,7 +60,13 @@ class Placer:
         self.placed[trial.number] = Placement(width, units)
 
     def _find(self, trial: Trial, parts: int, count: int) -> tuple[int, ...]:
-        """Returns ``count`` units for a trial, or an empty tuple if fewer units have room."""
+        """Returns the indexes of units for a trial, or an empty tuple if too few units have room.
+
+        Args:
+            trial: The trial.
+            parts: Number of parts of each unit that the trial occupies (see ``_full``).
+            count: Number of units that the trial needs.
+        """
         if parts == self._full and self._empty < count:
             return ()
         free, own, done = self._free, trial.units, {trial.number, *self.placed, *self.queued}
@@ -73,7 +79,10 @@ class Placer:
         return tuple(sorted(unit for *_, unit in found[:count])) if len(found) >= count else ()
 
     def _parts_of(self, width: Fraction) -> int:
-        """Returns the number of parts that a trial of this width occupies on each of its units."""
+        """Returns how many parts of each of its units a trial of the given width occupies.
+
+        A unit has ``_full`` parts, so that trials can share it.
+        """
         units, among = width.numerator, width.denominator
         return self._full if units >= among else -(-self._full * units // among)
 

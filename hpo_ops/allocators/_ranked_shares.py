@@ -21,7 +21,7 @@ from hpo_ops.core.trial_state import as_width
 
 @dataclass(frozen=True, kw_only=True)
 class Even:
-    """Gives every trial the same number of units, or shares units if trials outnumber them.
+    """Gives every trial the same number of units; more trials than units share the units.
 
     Example:
         >>> Even()
@@ -63,9 +63,10 @@ class Uniform:
         5
 
     Attributes:
-        speedups: Speed on 1, 2, 4, 8, ... units; proportional to the units if empty.
-        min_gain: Threshold that the ratio of steps until the deadline, with and without the
-            restart, must exceed.
+        speedups: Training speed on 1, 2, 4, 8, ... units relative to one unit; if empty, the speed
+            is proportional to the number of units.
+        min_gain: Threshold for a restart: the ratio of the training progress until the deadline
+            with the restart to that without the restart must exceed it.
         cool_down: Threshold that the number of a trial's reports since its last start must exceed
             before the trial gets more units.
     """
@@ -142,6 +143,11 @@ def uniform_widths(trials: int, units: int, max_width: int) -> list[int]:
 
     >>> uniform_widths(5, 8, 8)
     [2, 2, 2, 1, 1]
+
+    Args:
+        trials: Number of trials.
+        units: Number of units for all trials.
+        max_width: Largest number of units of one trial.
     """
     if trials == 0:
         return []

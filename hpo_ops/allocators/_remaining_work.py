@@ -25,10 +25,10 @@ class Work(NamedTuple):
 
 
 def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
-    """Returns the trials of the members of a group.
+    """Looks up the trials of a study to which the members of a trial group refer.
 
     Raises:
-        ValueError: A member has no trial number; new trials must be added to the study first.
+        ValueError: A member is a new trial that has not been added to the study and has no number.
     """
     numbers = [member.trial for member in members if member.trial is not None]
     if len(numbers) < len(members):
@@ -37,7 +37,7 @@ def trials_of(study: Study, members: Sequence[Member]) -> list[Trial]:
 
 
 def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
-    """Returns the remaining work of each member of a group.
+    """Returns the remaining work of each member of a trial group.
 
     A trial that has not reported yet is assumed to have the mean step time of the other trials, or
     one second per step if no trial has reported. A member without a last step (``until_step`` is
@@ -55,7 +55,7 @@ def work_of(study: Study, members: Sequence[Member]) -> list[Work]:
 
 
 def exact(work: Sequence[Work]) -> list[int]:
-    """Returns the remaining time of each trial as exact integers on a common scale."""
+    """Returns integers in the exact proportions of the trials' remaining training times."""
     seconds = on_one_scale([item.step_seconds for item in work])
     return [item.steps * amount for item, amount in zip(work, seconds, strict=True)]
 

@@ -13,7 +13,7 @@ MAX_FILES = 20_000
 
 
 def copy_code(source: Path, target: Path) -> None:
-    """Copies a folder's files that all users of the machine may read.
+    """Copies those files of a code folder that all users of the machine may read.
 
     A symbolic link is copied as a link, so that the permissions of the process that follows the
     link decide which files the process can read. Files and folders that other users may not read

@@ -88,7 +88,7 @@ def main(text: str) -> None:
 
 
 def _kill_and_reap(child: int) -> int:
-    """Kills all descendants of this process and returns the wait status of the users' code.
+    """Kills all descendants of the guard and returns the wait status of the users' code.
 
     Args:
         child: The process id of the users' code.
@@ -109,7 +109,7 @@ def _kill_and_reap(child: int) -> int:
 
 
 def _children() -> list[int]:
-    """Returns the process ids of this process's children, adopted orphans included."""
+    """Returns the process ids of the guard's children, including orphans that it adopted."""
     found: list[int] = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -154,7 +154,7 @@ def _become_users_code(order: Mapping[str, Any], guard: int) -> NoReturn:
 
 
 def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
-    """Replaces this process by a Python interpreter that runs the users' code.
+    """Replaces the guard's forked child by a Python interpreter that runs the users' code.
 
     The sandbox's user may not be able to read the interpreter's folders, for example if they are
     in root's home. They are then accessed through ``/proc/<pid>/fd/<descriptor>``, with
@@ -162,7 +162,8 @@ def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
 
     Args:
         order: The guard's argument, parsed from JSON.
-        handed: The descriptors of the folders that were opened before the change of user.
+        handed: Descriptors of the interpreter's folders, by path; opened before the change of
+            user.
     """
     environment = dict(order["environment"])
     places = {}
@@ -191,13 +192,15 @@ def _execute(order: Mapping[str, Any], handed: Mapping[str, int]) -> NoReturn:
 
 
 def _placed(path: str, places: Mapping[str, str]) -> str:
-    """Returns a path through the open descriptor of its folder if the path is not readable.
+    """Returns a path under which the sandbox's user can access a file or folder.
 
-    A path that is readable, or is in none of the folders, is returned unchanged.
+    A path that the user cannot read is replaced by a path through the open descriptor of one of
+    the interpreter's folders. A readable path, or a path in none of these folders, is returned
+    unchanged.
 
     Args:
-        path: The path.
-        places: For each folder, its path in ``/proc/<pid>/fd``.
+        path: Path of the file or folder.
+        places: For each of the interpreter's folders, its path in ``/proc/<pid>/fd``.
     """
     if os.access(path, os.R_OK):
         return path
@@ -216,7 +219,11 @@ def _set_limits(limits: Mapping[str, int]) -> None:
 
 
 def _make_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int | None:
-    """Creates a Landlock ruleset; returns its descriptor, or None if the kernel lacks Landlock."""
+    """Creates a Landlock ruleset that allows access only to the given paths and to some devices.
+
+    Returns:
+        The descriptor of the ruleset, or None if the kernel lacks Landlock.
+    """
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION)
     if version < 1:
         return None

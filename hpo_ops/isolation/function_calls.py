@@ -40,7 +40,7 @@ def call_function(
         target: The function, as ``module:function``.
         argument: The function's argument; it must be serializable as JSON.
         code: The study's code folder; None if the study has no code folder.
-        seconds: The time limit.
+        seconds: The time limit of the call, in seconds.
 
     Returns:
         The function's result if the result is a string, else the truth value of the result.

@@ -5,8 +5,9 @@ of JSON.
 
 The request is ``{"target": "module:function", "folder": ..., "argument": ...}``; the answer is
 ``{"value": ...}``, or ``{"error": ..., "trace": ..., "is_loaded": ...}`` if an exception was
-raised. The output of the function is redirected to standard error. Imports the standard library
-only.
+raised. ``folder`` is the user's code folder or null, ``trace`` the end of the traceback, and
+``is_loaded`` whether the function was imported before the exception. The output of the function is
+redirected to standard error. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Imports and calls the requested function and returns the answer to the request.
 
     The answer's ``value`` is the function's result if that is a string, else its truth value. If
-    an exception was raised, the answer has ``error``, ``trace`` and ``is_loaded`` instead.
+    an exception was raised, the answer has ``error``, ``trace`` and ``is_loaded`` instead (see the
+    module's docstring).
     """
     is_loaded = False
     try:

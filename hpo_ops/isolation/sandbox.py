@@ -69,7 +69,7 @@ _SYSTEM = (
 
 
 class SandboxError(ValueError):
-    """A sandbox cannot be started: a setting is invalid, or the code folder cannot be copied."""
+    """A sandbox cannot start: ``HPO_SANDBOX_UID`` is invalid, or the code cannot be copied."""
 
 
 class SandboxEndedError(RuntimeError):
@@ -104,11 +104,13 @@ class Sandbox:
         code: The folder of users' code, which the process may read and which (or a copy of which)
             is its working directory; None if there is no code folder.
         limits: Resource limits; None for the defaults of `Limits`.
-        environment: The platform's environment, from which the operator's settings are read; only
-            the variables in `PASSED_ON` and ``HPO_SANDBOX_ENV`` are passed to the process.
+        environment: The platform's environment variables, among them the operator's settings
+            ``HPO_SANDBOX_...``; only the variables that `PASSED_ON` or ``HPO_SANDBOX_ENV`` names
+            are passed to the process.
 
     Raises:
-        SandboxError: A setting is invalid, or the code cannot be copied for the sandbox's user.
+        SandboxError: ``HPO_SANDBOX_UID`` is invalid, or the code cannot be copied for the
+            sandbox's user.
     """
 
     def __init__(
@@ -135,12 +137,15 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """The process id of the guard; if the guard is killed, the users' code is killed too."""
+        """The process id of the guard, the parent process of the users' code.
+
+        If the guard is killed, the users' code is killed too.
+        """
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is alive and can receive requests."""
+        """Whether the sandbox's process is alive, so that `ask` can send requests to it."""
         if self._process.returncode is not None:
             return False
         # Does not reap the process, so that the kernel cannot reuse its process group id yet.
@@ -152,14 +157,17 @@ class Sandbox:
         return self.named(self._output.decode(errors="replace"))
 
     def named(self, text: str) -> str:
-        """Replaces paths in the sandbox's copy of the code by paths in the original folder."""
+        """Returns a text in which the path of the copied code folder is replaced by the original.
+
+        Messages and tracebacks of the users' code then name files that the user knows.
+        """
         return text.replace(str(self.code), str(self._given_code)) if self.code else text
 
     def ask(self, request: object, *, seconds: float) -> object:
-        """Sends a request as a line of JSON and returns the parsed answer.
+        """Sends a request to the process as a line of JSON and returns the parsed answer.
 
         Raises:
-            TimeoutError: The process did not answer within the given seconds.
+            TimeoutError: The process did not answer within ``seconds``.
             SandboxEndedError: The process has ended, or its answer is not JSON or too long.
         """
         line = json.dumps(request).encode() + b"\n"
@@ -172,7 +180,7 @@ class Sandbox:
         return answer
 
     def close(self) -> None:
-        """Kills the users' code and all its child processes, and removes the sandbox's folder."""
+        """Kills the users' code and all its descendants, and removes the sandbox's folder."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -195,7 +203,7 @@ class Sandbox:
         self.close()
 
     def _lay_out(self, code: Path | None, uid: int | None) -> Path | None:
-        """Creates the sandbox's home folder and copies the code if it will run as another user.
+        """Creates the sandbox's home folder, and copies users' code that runs as another user.
 
         Args:
             code: The original code folder; None if there is no code folder.
@@ -231,7 +239,7 @@ class Sandbox:
         environment: Mapping[str, str],
         uid: int | None,
     ) -> dict[str, object]:
-        """Builds the argument of `confine`: what to run, as which user, and with which access."""
+        """Builds the guard's argument: what to run, as which user, and with which access."""
         home = str(self._folder / "home")
         sites = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         own = [sys.base_prefix, sys.prefix, str(PACKAGE), *sites]
@@ -287,7 +295,9 @@ class Sandbox:
         return process
 
     def _exchange(self, line: bytes, until: float) -> bytes:
-        """Writes a line to the process and reads the answer; collects standard error meanwhile.
+        """Writes a request to the process and returns the answer, which is one line.
+
+        Standard error of the process is read meanwhile, and its end is stored for `output`.
 
         Args:
             line: The request, which ends with a newline.

@@ -42,8 +42,8 @@ class CheckpointTable:
 
         Args:
             trial: Number of the trial.
-            at_most: Highest step of a checkpoint.
-            uri_prefix: Prefix that the URI of a checkpoint must have.
+            at_most: Highest step that a listed checkpoint may have.
+            uri_prefix: Prefix that the URI of a listed checkpoint must have.
             limit: Maximum number of checkpoints to return.
         """
         table = _schema.checkpoints
@@ -61,7 +61,11 @@ class CheckpointTable:
         return [Checkpoint(**row._mapping) for row in rows]
 
     def find_uri(self, trial: int, step: int, *, runner: str) -> str | None:
-        """Returns the URI of a checkpoint saved by a segment of the given runner, or None."""
+        """Returns the URI of a trial's checkpoint at a step.
+
+        Returns None if no checkpoint is recorded at this step, or if the segment that saved it was
+        executed by another runner than ``runner``.
+        """
         table, segments = _schema.checkpoints, _schema.segments
         return self._connection.execute(
             select(table.c.uri)

@@ -20,7 +20,7 @@ from hpo_ops.ledger._schema import events, forecasts, reports
 
 
 class EventKind(StrEnum):
-    """Kinds of events in the history of a study."""
+    """The possible kinds of events in the history of a study."""
 
     STUDY_STARTED = "study started"
     STUDY_CHANGED = "study changed"
@@ -63,7 +63,10 @@ class LiveView:
         """Start times of the newest segments that have not reported yet, by trial."""
 
     def refresh(self, connection: Connection, study_id: int) -> None:
-        """Applies events and reports since the last refresh; needs the study's lock."""
+        """Applies the study's events and reports since the last refresh to the view.
+
+        The caller's transaction must hold the study's lock.
+        """
         after = self._last
         happened = connection.execute(
             select(events.c.id, events.c.kind, events.c.trial, events.c.data, events.c.at)
@@ -97,7 +100,10 @@ class LiveView:
         self._read_forecasts(connection, study_id, new_forecasts)
 
     def _time_start(self, report: Row[Any]) -> None:
-        """Records a segment's startup time if the report is the segment's first."""
+        """Records the start-up time of a segment if a report is the first report of the segment.
+
+        The start-up time is the time from the start of the segment to its first training step.
+        """
         if (began := self._started.pop(report.trial, None)) is not None:
             taken = (report.at - began).total_seconds() - report.seconds
             self.study.trials[report.trial].startup_seconds = max(taken, 0.0)
@@ -105,7 +111,7 @@ class LiveView:
     def _read_forecasts(
         self, connection: Connection, study_id: int, new_forecasts: set[int]
     ) -> None:
-        """Reads the newest forecasts of the given trials, except of finished trials."""
+        """Reads the newest forecasts of the given unfinished trials into the view."""
         trials = self.study.trials
         active = [number for number in new_forecasts if not trials[number].state.is_finished]
         if not active:
@@ -120,7 +126,7 @@ class LiveView:
 
 
 def to_forecast(data: Mapping[str, Any]) -> QuantileForecast | None:
-    """Parses a forecast from plain data; returns None if the data describes a failed fit.
+    """Parses the data of a `CurveForecast`; returns None if no forecast could be computed.
 
     Raises:
         ValueError: The data does not have the shape of a forecast.

@@ -27,7 +27,7 @@ class ReportTable:
         self._study_id = history.study_id
 
     def add(self, trial: int, segment_id: str, reports: Sequence[Report]) -> None:
-        """Inserts reports; a report of a step that the trial has already reported is ignored.
+        """Inserts reports of a trial, except for steps that the trial has already reported.
 
         Args:
             trial: Number of the trial.

@@ -1,4 +1,7 @@
-"""The ledger's tables. Optuna's tables are in the same database, in the schema `public`."""
+"""Definitions of the ledger's tables, which are in the database schema `ledger`.
+
+Optuna's tables are in the same database, in the schema `public`.
+"""
 
 from __future__ import annotations
 

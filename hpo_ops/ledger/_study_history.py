@@ -27,7 +27,8 @@ class StudyHistory:
         study_id: Id of the study.
         has_news: Whether an event of a kind in `NEWS` was appended; requests that wait for a
             change of the study are then woken after the commit.
-        is_changed: Whether rows may have been written that the policies' view does not contain.
+        is_changed: Whether the policies' in-memory view of the study may lack rows that have been
+            written, so that the view must be refreshed before its next use.
     """
 
     def __init__(self, connection: Connection, study_id: int) -> None:

@@ -55,11 +55,14 @@ class StudyLeases:
         return leases.renew(self.connection, segment_id)
 
     def mark_queued(self, trials: Sequence[int]) -> None:
-        """Records that trials are queued for a lease, which limits the leases of other studies."""
+        """Records that trials of the study are queued for a lease.
+
+        Other studies that hold more leases on the pool then get no further lease.
+        """
         leases.mark_queued(self.connection, study_id=self.record.id, numbers=trials)
 
     def count_free(self) -> int:
-        """Counts the segments of one unit each that could lease units now."""
+        """Returns how many more segments of the study, each of width 1, could get a lease now."""
         config = self.record.config
         return leases.count_free(
             self.connection,
@@ -70,5 +73,5 @@ class StudyLeases:
         )
 
     def room(self) -> Room:
-        """Returns the units of the pool that the study may hold, and the free units."""
+        """Returns the numbers of units of the pool that the study may hold and that are free."""
         return leases.room(self.connection, pool=self.record.config.pool, study_id=self.record.id)

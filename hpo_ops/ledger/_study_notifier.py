@@ -21,7 +21,7 @@ class StudyNotifier:
 
     @contextmanager
     def expected(self, study_id: int) -> Iterator[asyncio.Event]:
-        """Provides an asyncio event that the next call of `tell` for the study sets."""
+        """Yields an asyncio event to wait for; the next call of `tell` for the study sets it."""
         entry = asyncio.get_running_loop(), asyncio.Event()
         self._waiting[study_id].append(entry)
         try:

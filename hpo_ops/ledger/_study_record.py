@@ -16,7 +16,7 @@ from hpo_ops.protocol import Provenance
 
 
 class StudyState(StrEnum):
-    """The state of a study.
+    """The possible states of a study: running, paused, stopping, retraining, ended.
 
     A ``STOPPING`` study starts no segments, and its running trials are requested to stop. A study
     with folds may be ``RETRAINING`` after the search: a trial trains the best hyperparameters on
@@ -42,11 +42,12 @@ class StudyRecord:
         task_group: Task group that runs the study; empty if the whole DAG is one study.
         owner: The person who triggered the DAG run; None if it was triggered automatically.
         share: Ids of the DAGs with whose studies the study shares its trials.
-        archive: Name of the study's code archive in the object store.
-        packages: Packages that pip installs for the code.
+        archive: Name of the study's code archive in the object store; None without an archive.
+        packages: Packages that pip installs for the study's code.
         experiment: Id of the DAG run of the first repeat; None if the study is not repeated.
         repeat: Number of this repeat within the experiment.
-        retraining: Number of the trial that trains the best hyperparameters on all data, if any.
+        retraining: Number of the trial that trains the best hyperparameters on all data; None if
+            the study has no such trial.
     """
 
     id: int
@@ -82,7 +83,7 @@ class StudyRecord:
 
 
 def read_record(row: Row[Any]) -> StudyRecord:
-    """Converts a row with all columns of the table `studies` into a record."""
+    """Converts a row with all columns of the table `studies` into a `StudyRecord`."""
     values = dict(row._mapping)
     return StudyRecord(
         id=values["id"],

@@ -1,4 +1,4 @@
-"""A transaction on one study with a locked row: state changes, and access to its tables."""
+"""A transaction that locks one study, changes its state, and reads and writes its rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StudyTransaction:
 
     @property
     def cached(self) -> CachedTrials:
-        """Queries for identical trials, in this study and in studies that share with it."""
+        """Queries for trials with the same cache key, here and in studies that share trials."""
         return CachedTrials(self.connection, self.record)
 
     def add_trial(
@@ -106,7 +106,7 @@ class StudyTransaction:
     # -- the study's state -------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
-        """Sets the state STOPPING, in which no segment starts and running segments must stop.
+        """Sets the study to STOPPING, in which no segment starts and running segments must stop.
 
         Does nothing if the study is already stopping or has ended.
         """
@@ -116,7 +116,10 @@ class StudyTransaction:
             self.history.append(EventKind.STUDY_STOPPED, data={"reason": reason})
 
     def pause(self, reason: str) -> None:
-        """Sets a RUNNING study to PAUSED, in which running segments must pause until `resume`."""
+        """Sets a RUNNING study to PAUSED, in which running segments must pause until `resume`.
+
+        Does nothing if the study is not RUNNING.
+        """
         if self.record.state is StudyState.RUNNING:
             self._update({"state": StudyState.PAUSED.value, "reason": reason})
             self.record = replace(self.record, state=StudyState.PAUSED, reason=reason)
@@ -130,7 +133,7 @@ class StudyTransaction:
             self.history.append(EventKind.STUDY_RESUMED)
 
     def begin_retraining(self, trial: int) -> None:
-        """Sets the state RETRAINING, in which a trial trains the best hyperparameters on all data.
+        """Sets the study to RETRAINING: a trial trains the best hyperparameters on all data.
 
         Args:
             trial: Number of the trial that does the retraining.
@@ -147,7 +150,7 @@ class StudyTransaction:
         self.history.append(EventKind.STUDY_CHANGED, data={"config": config.to_dict()})
 
     def end(self, result: Mapping[str, Any]) -> None:
-        """Sets the final state ENDED and records the result; does nothing if the study has ended.
+        """Sets the study to ENDED and records its result; does nothing if the study has ended.
 
         Args:
             result: Content of the study's `result.json`, as plain data.

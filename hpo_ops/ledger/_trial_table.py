@@ -134,7 +134,7 @@ class TrialTable:
             number: Number of the trial.
             reason: Why the scheduler chose this trial.
             until_step: Step at which the trial's segment ends; None for the training's own end.
-            group: Number of the trial group, by which some allocators share units.
+            group: Number of the trial's group; some allocators divide the units by group.
         """
         self._move(number, TrialState.RUNNING, reason, group, {"until_step": until_step})
 
@@ -152,7 +152,7 @@ class TrialTable:
         failures: int,
         preemptions: int,
     ) -> None:
-        """Sets the state, failures and preemptions of a trial after its segment has ended."""
+        """Sets a trial's state, number of failures and number of preemptions after a segment."""
         counts = {"failures": failures, "preemptions": preemptions}
         self._move(number, state, reason, group, counts)
 
@@ -165,7 +165,7 @@ class TrialTable:
         value: float,
         metrics: Mapping[str, float],
     ) -> None:
-        """Records the last step and metrics of a trial, and its best value so far."""
+        """Records a trial's last reported step and metrics, and its best value with its step."""
         self._update(
             number,
             {"step": step, "best_step": best_step, "value": value, "metrics": dict(metrics)},
@@ -206,7 +206,7 @@ class TrialTable:
             self._history.append(EventKind.DECIDED, number, values)
 
     def _last_decision(self, number: int) -> tuple[int, Decision] | None:
-        """Returns the step and the last decision about a trial, or None without a decision."""
+        """Returns the last decision about a trial and its step, or None before a decision."""
         table = _schema.decisions
         row = self._connection.execute(
             select(table.c.step, table.c.action, table.c.reason)

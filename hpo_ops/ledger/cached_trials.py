@@ -41,7 +41,11 @@ class CacheSource:
     is_complete: bool
 
     def covers(self, until_step: int | None) -> bool:
-        """Returns whether the reports reach a step; None means the training's own end."""
+        """Returns whether the source trial has reported all steps that another trial would train.
+
+        Args:
+            until_step: Last step of the other trial; None if it trains to the training's own end.
+        """
         return self.is_complete if until_step is None else self.step >= until_step
 
     def __str__(self) -> str:
@@ -65,7 +69,8 @@ class CachedTrials:
     def lock(self, cache_key: str) -> None:
         """Locks a cache key until the commit, after waiting for other transactions to release it.
 
-        Two studies can therefore not start the same training at the same time unnoticed.
+        Two studies can therefore not start the same training concurrently: the second study sees
+        the first study's segment (`find_in_training`).
         """
         self.connection.execute(
             text("SELECT pg_advisory_xact_lock(:key)"),
@@ -73,7 +78,10 @@ class CachedTrials:
         )
 
     def sources(self, trial: TrialRow) -> list[CacheSource]:
-        """Lists trials with the same cache key that reported more steps or are complete.
+        """Lists the trials whose reports may be replayed into a trial, at most `MAX_SOURCES`.
+
+        They have the cache key of `trial`, and have reported more steps than `trial` or were
+        trained to the training's own end.
 
         Trials of this study come first, then trials that were trained before trials that were
         served from the cache, then trials with more steps.
@@ -115,7 +123,10 @@ class CachedTrials:
         ]
 
     def find_in_training(self, trial: TrialRow) -> str | None:
-        """Returns a description of another trial in training with this cache key, or None."""
+        """Returns which other trial with the same cache key is being trained, as text.
+
+        Returns None if no such trial is being trained.
+        """
         found = self.connection.execute(
             select(trials.c.number, studies.c.key)
             .join(studies, studies.c.id == trials.c.study_id)
@@ -130,7 +141,7 @@ class CachedTrials:
         return None if found is None else f"trial {found.number} of {found.key}"
 
     def waiting_for_another(self, numbers: Sequence[int]) -> set[int]:
-        """Returns which given trials share a cache key with another trial in training."""
+        """Returns numbers of the given trials whose cache key another trial in training has."""
         mine = trials.alias()
         is_in_training = exists().where(
             trials.c.cache_key == mine.c.cache_key,
@@ -153,8 +164,8 @@ class CachedTrials:
 
         Args:
             source: The source trial.
-            at_most: Highest step of a checkpoint; None for no limit.
-            uri_prefix: Prefix that the URI of a checkpoint must have.
+            at_most: Highest step that a returned checkpoint may have; None for no limit.
+            uri_prefix: Prefix that the URI of a returned checkpoint must have.
         """
         table = checkpoints
         rows = self.connection.execute(
@@ -170,7 +181,13 @@ class CachedTrials:
     def reports_of(
         self, source: CacheSource, *, after: int, until_step: int | None
     ) -> list[Report]:
-        """Lists a source's reports with after < step <= until_step (None: no upper limit)."""
+        """Lists the reports of a source trial in a range of steps, sorted by step.
+
+        Args:
+            source: The source trial.
+            after: Only reports of later steps are listed.
+            until_step: Last step to list; None for no upper limit.
+        """
         rows = self.connection.execute(
             select(reports.c.step, reports.c.metrics, reports.c.seconds)
             .where(
@@ -189,7 +206,11 @@ def _is_another(study_id: Any, number: Any) -> ColumnElement[bool]:
 
 
 def _has_live_segment() -> list[ColumnElement[bool]]:
-    """Returns SQL conditions: the trial has an open segment, and its lease has not expired."""
+    """Returns SQL conditions that select a trial in training.
+
+    Such a trial has an open segment whose lease has not expired. The conditions join rows of the
+    tables `trials`, `segments` and `leases`.
+    """
     return [
         segments.c.study_id == trials.c.study_id,
         segments.c.trial == trials.c.number,

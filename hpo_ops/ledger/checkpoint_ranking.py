@@ -54,17 +54,17 @@ def list_checkpoints(connection: Connection, study_id: int) -> list[SavedCheckpo
 def rank_checkpoints(
     connection: Connection, study_id: int, direction: Direction
 ) -> list[RankedCheckpoint]:
-    """Lists the checkpoints of a study that have a report of their step, best value first."""
+    """Lists the checkpoints of a study at whose steps the trial reported, best value first."""
     return _ranked(connection, direction, checkpoints.c.study_id == study_id, limit=None)
 
 
 def find_best_checkpoint(
     connection: Connection, study_id: int, trial: int, direction: Direction
 ) -> RankedCheckpoint | None:
-    """Returns the trial's checkpoint with the best value, or None if it has no checkpoint.
+    """Returns the checkpoint of a trial at whose step the objective's value is best.
 
     Of checkpoints with equal values, the earliest is returned. Checkpoints of steps without a
-    report are ignored.
+    report are ignored; None is returned if no other checkpoint is left.
     """
     is_of_trial = and_(checkpoints.c.study_id == study_id, checkpoints.c.trial == trial)
     return next(iter(_ranked(connection, direction, is_of_trial, limit=1)), None)

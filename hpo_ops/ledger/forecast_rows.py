@@ -12,13 +12,13 @@ from hpo_ops.protocol import CurveForecast
 
 
 def record_forecast(session: StudyTransaction, trial: int, made: CurveForecast) -> None:
-    """Records a forecast of a trial's learning curve, or a note that the fit failed.
+    """Records a forecast of a trial's learning curve, or why no forecast could be computed.
 
     The forecast replaces the trial's earlier forecast. It is ignored if the recorded forecast was
     made at the same step or at a later step.
 
     Raises:
-        ValueError: The data does not have the shape of a forecast.
+        ValueError: The data of `made` does not have the shape of a forecast.
     """
     known = session.connection.execute(
         select(forecasts.c.step).where(
@@ -39,7 +39,11 @@ def record_forecast(session: StudyTransaction, trial: int, made: CurveForecast) 
 
 
 def _summary(session: StudyTransaction, made: CurveForecast) -> dict[str, object]:
-    """Returns the median and 90 % interval at the forecast's last step, or the failure note."""
+    """Returns what the history records about a forecast, as plain data.
+
+    This is the median and 90 % interval at the forecast's last step, or why no forecast could be
+    computed.
+    """
     forecast = to_forecast(made.to_dict())
     if forecast is None:
         return {"note": made.note}

@@ -24,7 +24,7 @@ class ImportedTrial:
         params: Hyperparameters of the trial.
         value: Final value of the objective.
         metrics: Final value of each metric, by name.
-        curve: Learning curve as pairs of step and objective value, sorted by step; at least one.
+        curve: Learning curve as one or more pairs of step and objective value, sorted by step.
         reason: Where the trial comes from, as a sentence for people.
     """
 
@@ -36,7 +36,10 @@ class ImportedTrial:
 
     @property
     def best_step(self) -> int:
-        """The first step whose value equals the final value, or the last step if no value does."""
+        """The first step at which the learning curve has the final value of the objective.
+
+        If the learning curve never has this value, the last step of the curve.
+        """
         steps = (step for step, value in self.curve if value == self.value)
         return next(steps, self.curve[-1][0])
 
@@ -48,7 +51,7 @@ class ImportedStudy:
     Attributes:
         config: Configuration of the study.
         identity: Identity under which the study is recorded.
-        owner: The person who imports the study.
+        owner: The person who imports the study; None if no person is recorded.
         share: Ids of the DAGs with whose studies the study shares its trials.
         reason: Why the study has ended, as a sentence for people.
         trials: The trials; the index of a trial becomes its number.

@@ -19,10 +19,10 @@ class JobRow:
         key: Idempotency key of the submission; None if the user sent no key, in which case the
             user and the job's name identify the submission.
         name: Name of the job, which is also the name of the study.
-        dag_id: DAG that runs the study.
-        run_id: DAG run of the study.
+        dag_id: Id of the DAG that runs the study.
+        run_id: Id of the study's DAG run.
         job: The submitted job as JSON.
-        code: URI of the code archive.
+        code: URI of the archive with the submitted training code.
         user: The person who submitted the job.
     """
 
@@ -44,14 +44,25 @@ _COLUMNS = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
 
 
 def add_job(connection: Connection, row: JobRow) -> None:
-    """Inserts a job unless its user already has a job with its key (or name, without a key)."""
+    """Inserts a job, unless the same user has already submitted it.
+
+    Two submissions of a user are the same if they have the same idempotency key, or the same name
+    if they have no key.
+    """
     connection.execute(upsert(jobs).values(asdict(row)).on_conflict_do_nothing())
 
 
 def find_submission(
     connection: Connection, *, user: str, key: str | None, name: str
 ) -> JobRow | None:
-    """Returns a user's job by key, or by name if the key is None; None if no job matches."""
+    """Returns the job that a user has already submitted, or None.
+
+    Args:
+        connection: An open connection to the ledger.
+        user: The person who submitted the job.
+        key: Idempotency key of the submission; None finds a job without a key by its name.
+        name: Name of the job; ignored if a key is given.
+    """
     is_it = jobs.c.key == key
     if key is None:
         is_it = and_(jobs.c.key.is_(None), jobs.c.name == name)
@@ -60,11 +71,11 @@ def find_submission(
 
 
 def list_jobs(connection: Connection, name: str, *, run_id: str | None, user: str) -> list[JobRow]:
-    """Lists the jobs with a name: jobs of the given user first, and newer jobs before older ones.
+    """Lists the jobs with a given name: jobs of `user` first, and newer jobs before older jobs.
 
     Args:
         connection: An open connection to the ledger.
-        name: The name. Jobs of several users may have the same name.
+        name: Name of the jobs. Jobs of several users may have the same name.
         run_id: Id of the DAG run to which the list is limited; None lists jobs of all DAG runs.
         user: The user whose jobs come first.
     """

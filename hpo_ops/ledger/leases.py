@@ -60,7 +60,10 @@ def find_capacity(connection: Connection, pool: str, capacity: float | None) -> 
 
 
 def why_never(connection: Connection, pool: str, amount: float) -> str | None:
-    """Returns why an amount exceeds the pool's fixed capacity, or None if it does not."""
+    """Returns why a trial can never get its units from a pool, or None if it can.
+
+    A trial can never get more units (`amount`) than the fixed capacity of the pool.
+    """
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is not None and row.is_fixed and amount > row.capacity + 1e-9:
         return f"a trial needs {amount:g} units of the pool {pool}, which has {row.capacity:g}"
@@ -184,7 +187,15 @@ def _queued_amounts(connection: Connection, pool: str, study_id: int) -> dict[in
 def count_free(
     connection: Connection, *, pool: str, study_id: int, at_most: int, amount: float = 1.0
 ) -> int:
-    """Counts the segments of a study that could each lease an amount of a pool now."""
+    """Returns how many more segments of a study could get a lease now.
+
+    Args:
+        connection: A connection with an open transaction.
+        pool: The pool's name.
+        study_id: Id of the study.
+        at_most: Number of leases that the study may hold at the same time (its slots).
+        amount: Number of units that each segment needs.
+    """
     row = connection.execute(select(pools).where(pools.c.name == pool)).one_or_none()
     if row is None:
         return 0
@@ -209,7 +220,11 @@ QUEUED_TIME = timedelta(seconds=15)
 
 
 def _needier(connection: Connection, pool: str, study_id: int, mine: int) -> str | None:
-    """Returns the name of another study that is queued and holds fewer leases, or None."""
+    """Returns the name of another study that gets the next lease on a pool first.
+
+    Such a study is queued for the pool and holds fewer leases on the pool than `mine`, the number
+    of leases of the given study. Returns None if no such study exists.
+    """
     holds = (
         select(func.count())
         .where(leases.c.study_id == trials.c.study_id, leases.c.pool == pool)
@@ -239,7 +254,12 @@ def mark_queued(connection: Connection, *, study_id: int, numbers: Sequence[int]
 
 
 def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]:
-    """Deletes expired leases; returns the pool's leased units and the study's number of leases."""
+    """Deletes expired leases on a pool and counts the other leases.
+
+    Returns:
+        The number of units of the pool that all studies have leased, and the number of leases on
+        the pool that the given study holds.
+    """
     has_expired = leases.c.expires_at < func.now()
     sums = select(
         func.coalesce(func.sum(leases.c.amount), 0.0),
@@ -258,7 +278,7 @@ def _held(connection: Connection, pool: str, study_id: int) -> tuple[float, int]
 
 
 def renew(connection: Connection, segment_id: str) -> bool:
-    """Extends a lease to `LEASE_TIME` from now; returns False if the lease was deleted."""
+    """Extends a segment's lease to `LEASE_TIME` from now; returns False if it was deleted."""
     renewed = connection.execute(
         update(leases)
         .where(leases.c.segment_id == segment_id)

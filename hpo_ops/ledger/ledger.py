@@ -126,8 +126,8 @@ class Ledger:
             capacity: Measured capacity of the study's pool in units (such as GPUs); None if it was
                 not measured.
             origin: Known provenance (code, image, packages) of the study's trials.
-            archive: Name of the study's code archive in the object store.
-            packages: Packages that pip installs for the code.
+            archive: Name of the study's code archive in the object store; None without one.
+            packages: Packages that pip installs for the study's code.
             experiment: Id of the DAG run of the first repeat; None if the study is not repeated.
             repeat: Number of this repeat within the experiment.
 
@@ -320,7 +320,12 @@ class Ledger:
 def enter_row(
     connection: Connection, identity: StudyIdentity, values: Mapping[str, Any]
 ) -> int | None:
-    """Inserts the row of a study with a key that no other study has.
+    """Inserts the row of a study under a key (unique name) that no other study has.
+
+    Args:
+        connection: A connection with an open transaction.
+        identity: Identity of the study.
+        values: Values of all columns of the row except the key.
 
     Returns:
         The id of the new study, or None if a study with this identity exists.

@@ -117,7 +117,7 @@ def list_open_studies(connection: Connection) -> list[OpenStudy]:
 def list_open_segments(
     connection: Connection, *, segment_ids: Sequence[str]
 ) -> list[SegmentOfStudy]:
-    """Lists all open segments, and also the given segments, which may have ended."""
+    """Lists all studies' open segments, and the segments with the given ids, open or ended."""
     rows = connection.execute(
         select(
             segments.c.id,
@@ -211,7 +211,7 @@ def _is_open_segment_of_lease() -> ColumnElement[bool]:
 
 
 def _namespace() -> Label[str]:
-    """Returns an SQL expression for a study's configured namespace, or NULL without one."""
+    """Returns an SQL expression for the namespace in a study's configuration; NULL if not set."""
     runner = studies.c.config["runner"].as_string()
     named = [
         (runner == name, studies.c.config[found.namespace_key].as_string())

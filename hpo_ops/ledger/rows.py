@@ -128,7 +128,7 @@ class SegmentRow:
 
     @property
     def result(self) -> SegmentResult | None:
-        """The outcome, last step, reason and exit code; None while the segment is open."""
+        """How and why the segment ended, and its last step; None while the segment is open."""
         if self.outcome is None:
             return None
         return SegmentResult(
@@ -185,7 +185,7 @@ class Mishaps:
 
 
 def read_trial(row: Row[Any]) -> TrialRow:
-    """Converts a row with all columns of the table `trials` into a record."""
+    """Converts a row with all columns of the table `trials` into a `TrialRow`."""
     return TrialRow(
         number=row.number,
         state=TrialState(row.state),
@@ -212,7 +212,7 @@ def read_trial(row: Row[Any]) -> TrialRow:
 
 
 def read_segment(row: Row[Any]) -> SegmentRow:
-    """Converts a row with all columns of the table `segments` into a record."""
+    """Converts a row with all columns of the table `segments` into a `SegmentRow`."""
     return SegmentRow(
         id=row.id,
         trial=row.trial,
@@ -235,7 +235,7 @@ def read_segment(row: Row[Any]) -> SegmentRow:
 
 
 def read_round(row: Row[Any]) -> RoundRow:
-    """Converts a row with all columns of the table `rounds` into a record."""
+    """Converts a row with all columns of the table `rounds` into a `RoundRow`."""
     return RoundRow(
         number=row.number,
         members=tuple(row.members),

@@ -43,7 +43,15 @@ class SamplerLock:
     record: StudyRecord
 
     def trials_without_params(self, numbers: Sequence[int]) -> dict[int, TrialRow]:
-        """Returns unfinished trials without hyperparameters, up to the highest given number."""
+        """Returns the unfinished trials for which the sampler has not proposed hyperparameters.
+
+        Args:
+            numbers: Numbers of trials. All trials up to the highest of these numbers are
+                considered, also trials whose numbers are not given.
+
+        Returns:
+            The trials by number.
+        """
         if not numbers:
             return {}
         table = _schema.trials

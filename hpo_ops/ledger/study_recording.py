@@ -101,7 +101,7 @@ class SegmentHistory:
 def list_events(
     connection: Connection, study_id: int, *, after: int, limit: int
 ) -> list[RecordedEvent]:
-    """Lists at most `limit` events with an id greater than `after`, oldest first."""
+    """Lists at most `limit` events of a study with ids greater than `after`, oldest first."""
     rows = connection.execute(
         select(events.c.id, events.c.at, events.c.kind, events.c.trial, events.c.data)
         .where(events.c.study_id == study_id, events.c.id > after)
@@ -114,7 +114,7 @@ def list_events(
 def read_report_columns(
     connection: Connection, record: StudyRecord, *, after: int, limit: int
 ) -> ReportColumns:
-    """Reads at most `limit` reports with an id greater than `after`, oldest first."""
+    """Reads at most `limit` reports of a study with ids greater than `after`, oldest first."""
     rows = connection.execute(
         select(
             reports.c.id,
@@ -139,7 +139,7 @@ def read_report_columns(
 def list_segments(
     connection: Connection, record: StudyRecord, *, offset: int, limit: int
 ) -> list[RecordedSegment]:
-    """Lists at most `limit` segments by start time, after skipping the first `offset` segments."""
+    """Lists at most `limit` segments of a study by start time, without the first `offset`."""
     rows = connection.execute(
         select(
             segments.c.trial,

@@ -23,7 +23,7 @@ EVERYONE = "*"
 
 
 class Sharer(Protocol):
-    """The attributes of a study that determine which studies it shares trials with."""
+    """Interface: the attributes of a study that decide with which studies it shares trials."""
 
     @property
     def dag_id(self) -> str:
@@ -55,7 +55,10 @@ def _names(study: Sharer, dag_id: str) -> bool:
 
 
 def shares_with(study: Sharer) -> ColumnElement[bool]:
-    """Returns the rule of `may_share` as an SQL condition on rows of the table `studies`."""
+    """Returns the SQL condition that selects the studies with which a study may share trials.
+
+    The condition applies the rule of `may_share` to rows of the table `studies`.
+    """
     same_dag = studies.c.dag_id == study.dag_id
     if is_generic(study.dag_id):
         same_dag = and_(same_dag, studies.c.owner.is_not_distinct_from(study.owner))

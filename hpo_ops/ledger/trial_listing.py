@@ -1,6 +1,7 @@
 """Read-only queries for trials: lists, counts by state, the best trial, and decisions.
 
-In a study with folds, each fold and the retraining is a trial of its own in these queries.
+In a study with folds, each fold is a trial of its own in these queries, and so is the retraining
+(the training of the best hyperparameters on all data).
 """
 
 from __future__ import annotations
@@ -184,7 +185,10 @@ def find_best_trial(
 
 
 def list_final_values(connection: Connection, study_id: int) -> list[float | None]:
-    """Lists finished trials' best values by end time; None if infeasible or without a report."""
+    """Lists the best value of each finished trial of a study, sorted by the trials' end times.
+
+    The entry of a trial that is infeasible or has no report is None.
+    """
     rows = connection.execute(
         select(trials.c.value, _is_feasible().label("is_feasible"))
         .where(trials.c.study_id == study_id, trials.c.ended_at.is_not(None))
@@ -205,7 +209,10 @@ def _is_feasible() -> ColumnElement[bool]:
 
 
 def count_trials_by_state(connection: Connection, study_id: int) -> dict[TrialState, int]:
-    """Counts trials by state; a RUNNING trial without an open segment is counted as WAITING."""
+    """Counts the trials of a study by state.
+
+    A RUNNING trial without an open segment is counted as WAITING.
+    """
     has_open_segment = exists().where(
         segments.c.study_id == trials.c.study_id,
         segments.c.trial == trials.c.number,
@@ -220,7 +227,10 @@ def count_trials_by_state(connection: Connection, study_id: int) -> dict[TrialSt
 
 
 def count_served_trials(connection: Connection, study_id: int, *, fold_count: int) -> int:
-    """Counts trials that the score cache has served; the folds of a trial count as one."""
+    """Counts the trials of a study into which the score cache has replayed reports.
+
+    A trial with folds counts once, if the score cache has served at least one of its folds.
+    """
     trial = trials.c.number // fold_count
     found = connection.execute(
         select(func.count(trial.distinct())).where(

@@ -17,13 +17,16 @@ from hpo_ops.ledger.trial_listing import list_trials
 
 
 def fold_numbers(record: StudyRecord, trial: int) -> range:
-    """Returns the numbers of a trial's folds in the ledger, or its own number without folds."""
+    """Returns the numbers under which the ledger records the folds of a trial.
+
+    In a study without folds, this is only the number of the trial itself.
+    """
     count = record.config.fold_count
     return range(trial * count, (trial + 1) * count)
 
 
 def read_folded_study(connection: LedgerConnection, record: StudyRecord) -> FoldedStudy:
-    """Reads all folds of a study with their learning curves and checkpoints."""
+    """Reads all folds and the retraining of a study, with learning curves and checkpoints."""
     parts = [summarise_trial(row) for row in list_trials(connection, record.id)]
     curves = read_curves(connection, record.id)
     checkpoints: dict[int, list[SavedCheckpoint]] = {part.trial: [] for part in parts}
@@ -72,7 +75,7 @@ class FoldedStudy:
 
     @cached_property
     def ranked_trials(self) -> list[TrialSummary]:
-        """The completed and feasible trials, sorted by value (best first) and then by number."""
+        """The completed, feasible aggregated trials, sorted by value (best first) and number."""
         scores = {
             trial.trial: self._direction.to_score(trial.value)
             for trial in self.trials
@@ -152,10 +155,11 @@ class FoldedStudy:
         )
 
     def kept_checkpoints(self) -> list[SavedCheckpoint]:
-        """Lists the checkpoints that must not be deleted.
+        """Lists the checkpoints of the study that must not be deleted.
 
-        These are the representative checkpoint of each of the best trials, the last checkpoint of
-        the retraining, and the newest checkpoint of each unfinished fold, which may be resumed.
+        These are the representative checkpoint (see `best`) of each of the best trials, as many as
+        ``checkpoints.keep`` in the study file, the last checkpoint of the completed retraining,
+        and the newest checkpoint of each unfinished fold, which may be resumed.
         """
         best = self.ranked_trials[: self.record.config.checkpoints.keep]
         kept = [self._retrained_checkpoint, *map(self._best_checkpoint, best)]

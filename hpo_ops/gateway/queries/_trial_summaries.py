@@ -14,7 +14,7 @@ from hpo_ops.ledger.trial_listing import ListedTrial
 
 
 def summarise_trial(trial: ListedTrial) -> TrialSummary:
-    """Converts a row of the ledger (a trial, a fold or the retraining) into a client message."""
+    """Converts a ledger row (trial, fold or retraining) into a message for CLI and UI."""
     return TrialSummary(
         trial=trial.number,
         state=trial.state,
@@ -32,7 +32,10 @@ def summarise_trial(trial: ListedTrial) -> TrialSummary:
 
 
 def served_message(source: ServedFrom | None) -> Served | None:
-    """Converts the source trial of the score cache into a client message; None stays None."""
+    """Converts the source trial of a trial that the score cache served into a client message.
+
+    Returns None if `source` is None: the score cache has not served the trial.
+    """
     if source is None:
         return None
     return Served(study=source.study, trial=source.trial, step=source.step)
@@ -52,9 +55,9 @@ def aggregate_folds(
 
     Args:
         record: The study.
-        number: Number of the aggregated trial, which is not a number of the ledger's table.
+        number: Number of the aggregated trial, which has no row of its own in the ledger.
         folds: Summaries of the folds that were added, in the order of the folds.
-        curves: Learning curves by the fold's number in the ledger's table.
+        curves: Learning curves of the folds, by the fold's number in the ledger's table of trials.
     """
     completed = [fold for fold in folds if fold.state is TrialState.COMPLETED]
     averaged = summarise(
@@ -93,7 +96,7 @@ def aggregate_state(record: StudyRecord, folds: Sequence[TrialSummary]) -> Trial
 
 
 def mean_metrics(folds: Sequence[TrialSummary]) -> dict[str, float]:
-    """Returns the mean of the last reported metrics, for each metric that all folds reported."""
+    """Averages the last reported metrics over folds; only metrics that all folds reported."""
     if not folds:
         return {}
     shared = [name for name in folds[0].metrics if all(name in fold.metrics for fold in folds)]

@@ -25,7 +25,10 @@ def find_best(ledger: Ledger, record: StudyRecord) -> Best | None:
 
 
 def read_best(connection: LedgerConnection, record: StudyRecord) -> Best | None:
-    """Returns the best feasible trial of a study without folds, or None without such a trial."""
+    """Returns the feasible trial with the best value, in a study without folds.
+
+    Returns None if no feasible trial has a value.
+    """
     direction = record.config.objective.direction
     trial = find_best_trial(connection, record.id, direction)
     if trial is None:
@@ -46,7 +49,9 @@ def read_best(connection: LedgerConnection, record: StudyRecord) -> Best | None:
 
 
 def find_front(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
-    """Lists the Pareto front: the completed and feasible trials that no such trial dominates.
+    """Lists the Pareto front of the study's completed and feasible trials.
+
+    A trial is in the front if no other of these trials dominates it.
 
     In a study with one metric, the front consists of the trials with the best value.
     """

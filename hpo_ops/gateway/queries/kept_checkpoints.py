@@ -8,20 +8,26 @@ from hpo_ops.ledger.checkpoint_ranking import RankedCheckpoint, SavedCheckpoint,
 
 
 def list_kept(ledger: Ledger, record: StudyRecord) -> list[tuple[int, int]]:
-    """Lists the checkpoints that must not be deleted, as pairs of trial number and step."""
+    """Lists the checkpoints of a study that must not be deleted (see `read_kept`).
+
+    Returns:
+        Pairs of trial number and step, sorted.
+    """
     with ledger.connect() as connection:
         return read_kept(connection, record)
 
 
 def read_kept(connection: LedgerConnection, record: StudyRecord) -> list[tuple[int, int]]:
-    """Lists the checkpoints that must not be deleted, read within an open transaction.
+    """Lists the checkpoints of a study that must not be deleted.
 
-    These are the best checkpoint of each of the best trials, and the newest checkpoint of each
-    unfinished trial, which may be resumed from it. In a study with folds, the last checkpoint of a
-    completed retraining is kept too.
+    These are the best checkpoint of each of the best trials (as many as ``checkpoints.keep`` in
+    the study file), and the newest checkpoint of each unfinished trial, which may be resumed.
+    In a study with folds, the last checkpoint of a completed retraining (the training of the best
+    hyperparameters on all data) is kept too.
 
     Returns:
-        Pairs of trial number and step, sorted. The trial number is that in the object store.
+        Pairs of trial number and step, sorted. The trial number is the number in the checkpoint's
+        path in the object store.
     """
     if record.config.folds is not None:
         kept = read_folded_study(connection, record).kept_checkpoints()

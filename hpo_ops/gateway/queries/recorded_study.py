@@ -10,13 +10,13 @@ from hpo_ops.ledger.study_recording import RecordedEvent
 def list_events(
     ledger: Ledger, record: StudyRecord, *, after: int, limit: int
 ) -> list[RecordedEvent]:
-    """Lists at most `limit` events with an id greater than `after`, oldest first."""
+    """Lists at most `limit` events of a study with ids greater than `after`, oldest first."""
     with ledger.connect() as connection:
         return study_recording.list_events(connection, record.id, after=after, limit=limit)
 
 
 def read_report_page(ledger: Ledger, record: StudyRecord, *, after: int, limit: int) -> ReportPage:
-    """Reads at most `limit` reports with an id greater than `after`, oldest first."""
+    """Reads at most `limit` reports of a study with ids greater than `after`, oldest first."""
     with ledger.connect() as connection:
         columns = study_recording.read_report_columns(connection, record, after=after, limit=limit)
     return ReportPage(
@@ -32,7 +32,7 @@ def read_report_page(ledger: Ledger, record: StudyRecord, *, after: int, limit: 
 def list_segments(
     ledger: Ledger, record: StudyRecord, *, offset: int, limit: int
 ) -> list[SegmentSummary]:
-    """Lists at most `limit` segments by start time, after skipping the first `offset` segments."""
+    """Lists at most `limit` segments of a study by start time, without the first `offset`."""
     with ledger.connect() as connection:
         rows = study_recording.list_segments(connection, record, offset=offset, limit=limit)
     return [

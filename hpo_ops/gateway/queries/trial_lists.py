@@ -21,7 +21,11 @@ def list_trials(ledger: Ledger, record: StudyRecord) -> list[TrialSummary]:
 
 
 def read_learning_curve(ledger: Ledger, record: StudyRecord, trial: int) -> list[RecordedReport]:
-    """Lists the reports of a trial by step; in a study with folds, means of completed folds."""
+    """Lists the reports of a trial by step.
+
+    In a study with folds, each listed report has the mean of the objective over the trial's
+    completed folds.
+    """
     with ledger.connect() as connection:
         if record.config.folds is None:
             return list_reports(connection, record.id, trial)
@@ -42,7 +46,7 @@ def read_learning_curve(ledger: Ledger, record: StudyRecord, trial: int) -> list
 
 
 def list_decisions(ledger: Ledger, record: StudyRecord, trial: int) -> list[RecordedDecision]:
-    """Lists the policies' decisions about a trial, or about its folds, oldest decision first."""
+    """Lists the policies' decisions about a trial and its folds, oldest decision first."""
     with ledger.connect() as connection:
         return trial_listing.list_decisions(
             connection, record.id, numbers=fold_numbers(record, trial)
