@@ -19,7 +19,7 @@ class LogTail:
         self._rest = b""
 
     def follow(self) -> bool:
-        """Passes the lines written since the last call to the callback, except an unfinished line.
+        """Passes to the callback the complete lines that were written since the last `follow`.
 
         Returns:
             Whether the file may contain more bytes that have not been read.
@@ -36,7 +36,7 @@ class LogTail:
         return True
 
     def close(self) -> None:
-        """Passes the rest of the log to the callback, even an unfinished line; closes the file."""
+        """Passes the rest of the log, even an unfinished line, to the callback; closes the log."""
         while self.follow():
             pass
         self._flush()

@@ -17,12 +17,12 @@ from hpo_ops.runners.segment_with_agent import FinishedSegment
 def unconfirmed_score(
     config: StudyConfig, assignment: Assignment, end: FinishedSegment
 ) -> TrialResult | None:
-    """Computes the trial's score, which the task returns through XCom, from the agent's records.
+    """Builds the result of a trial, which its task returns through XCom, from the last segment.
 
     Returns:
-        The score, together with the segment's result and undelivered reports, which the ledger
-        records later; None if the trial is not finished after this segment, so that the task
-        cannot continue without the gateway.
+        The trial's state and best value, together with the segment's result and undelivered
+        reports, which the ledger records later; None if the trial is not finished after this
+        segment, since only the gateway can assign the next segment.
     """
     is_retraining = assignment.folds is not None and assignment.fold is None
     history = SegmentHistory(

@@ -60,17 +60,18 @@ def run_segment(
 ) -> FinishedSegment:
     """Runs one segment: restores its checkpoint, trains, and reports to the gateway.
 
-    The training resumes from the newest complete checkpoint whose step is at most ``from_step``.
-    If no such checkpoint exists, the training starts from the beginning.
+    The training resumes from the newest complete checkpoint whose step is at most the
+    assignment's ``from_step``. If no such checkpoint exists, the training starts from the
+    beginning.
 
     Args:
         assignment: The segment to run: parameters, first and last step, seed.
         root: The workspace directory; files of an earlier segment in it are deleted.
-        runner: Runs the training.
+        runner: Runs the training, as a process or a container.
         gateway: Receives the reports and answers with decisions.
         checkpoints: The study's checkpoints in the store; None if checkpoints are saved only
             locally, so that the trial cannot be resumed.
-        known: Returns the known provenance of the training (code hash, image and so on).
+        known: Returns what the caller knows of the training's provenance, such as the code hash.
         finish_seconds: How long the agent tries to deliver the remaining messages at the end.
 
     Returns:
@@ -99,7 +100,7 @@ def run_segment(
 
 
 def _read_reports(workspace: Workspace) -> list[Report]:
-    """Returns the reports of a segment, up to the first report that cannot be read."""
+    """Returns the reports in a segment's workspace, up to the first that cannot be read."""
     found: list[Report] = []
     with contextlib.suppress(ProtocolError, OSError):
         for report in ReportReader(workspace.reports).new():

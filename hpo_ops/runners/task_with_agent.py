@@ -53,7 +53,7 @@ class TaskWithAgent(TrialTask):
 
         Args:
             study: The trial's study.
-            action: The gateway's answer, which names the segment to run.
+            action: The gateway's answer to the task, which names the segment to run.
             code: The study's code folder on this machine; None if the image contains the code.
         """
 

@@ -20,7 +20,7 @@ POLL_SECONDS = 0.05
 
 
 class Companion(Protocol):
-    """The interface of the agent that runs beside a training, as the runner uses it."""
+    """The methods of an agent that a runner calls while the agent's training runs."""
 
     @property
     def control(self) -> Control: ...
@@ -45,14 +45,14 @@ class SegmentRunner(Protocol):
         ...
 
     def provenance(self) -> Provenance:
-        """Returns the provenance besides the code, such as the digest of the training's image.
+        """Returns the training's provenance except for its code, such as the image's digest.
 
         The agent calls this method after the training has started.
         """
         ...
 
     def terminate(self) -> None:
-        """Requests that a running training save and exit; may be called in a signal handler."""
+        """Requests that the training save and exit; may be called in a signal handler."""
         ...
 
 
@@ -69,7 +69,7 @@ class TrainingProcess(Protocol):
         ...
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the training's main process only; saving may need its children."""
+        """Sends SIGTERM only to the training's main process; its children may help to save."""
         ...
 
     def kill(self) -> None:
@@ -77,7 +77,7 @@ class TrainingProcess(Protocol):
         ...
 
     def close(self) -> None:
-        """Kills the training if it still runs, and releases its resources."""
+        """Kills the training if it still runs; closes its connection or removes its container."""
         ...
 
 
@@ -91,18 +91,19 @@ def accompany(
     grace_seconds: float,
     kill_seconds: float = KILL_SECONDS,
 ) -> int:
-    """Calls the agent's `pump` until the training has ended, and returns the exit code.
+    """Calls the agent's `pump` until the training has ended, and returns the training's exit code.
 
     Args:
         process: The training; it is closed before this function returns or raises.
-        companion: The agent. Once its decision is not to continue, the training has
-            `grace_seconds` to exit; then it receives SIGTERM, and later SIGKILL.
+        companion: The agent. Once the agent has received the decision to pause or stop the
+            training, the training has `grace_seconds` to exit; then it receives SIGTERM, and
+            `kill_seconds` later SIGKILL.
         log: The file with the training's output; it must exist.
         on_line: Called with each line of the log while the training runs.
         is_cancelled: Returns whether the Airflow task must end; then the training receives
             SIGTERM at once, and SIGKILL after `grace_seconds`.
-        grace_seconds: Time for the training to exit after a decision or a cancellation.
-        kill_seconds: Time between SIGTERM and SIGKILL after a decision.
+        grace_seconds: Time for the training to exit after such a decision or a cancellation.
+        kill_seconds: Time between SIGTERM and SIGKILL after such a decision.
     """
     termination = Termination(grace_seconds=grace_seconds, kill_seconds=kill_seconds)
     is_busy = False

@@ -38,7 +38,7 @@ It is the exit of a killed process.
 
 
 class ContainerProcess:
-    """A container with a thread that copies its output to a log file; `close` removes both.
+    """The container of a training, and the thread that copies its output to a log file.
 
     If the engine refuses to start the container, the exit code is 127 and the log contains the
     engine's reason.
@@ -47,7 +47,7 @@ class ContainerProcess:
         engine: The Docker Engine that runs the container.
         spec: The body of the engine's request ``POST /containers/create``.
         name: The container's name, for people only.
-        log: The file to which the container's output is written; this object closes it.
+        log: The file to which the container's output is written; `close` closes the file.
         sleep: Waits between two attempts to reach the engine.
 
     Raises:
@@ -95,14 +95,14 @@ class ContainerProcess:
         """Waits for the end of the container.
 
         Returns:
-            The container's exit code, or -9 if the container was lost; None if it still runs after
-            the timeout.
+            The container's exit code, or -9 if the container was removed or its engine no longer
+            answers; None if the container still runs after the timeout.
         """
         self._ended.wait(timeout_seconds)
         return None if self._exit is None else self._exit.code
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the training's main process only; saving may need its children."""
+        """Sends SIGTERM only to the training's main process; its children may help to save."""
         self._send("SIGTERM")
 
     def kill(self) -> None:
@@ -137,7 +137,7 @@ class ContainerProcess:
         self._thread.start()
 
     def _follow(self, container: str) -> None:
-        """Copies the output to the log until the container ends, and then records its exit.
+        """Copies a container's output to the log until the container ends; records its exit code.
 
         The log is therefore complete when `wait` returns the exit code.
         """

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 class ContainerRunner:
     """Runs one segment in a container, and removes the container afterwards.
 
-    Containers that earlier segments of the trial left on this engine because their task was
-    killed are removed first.
+    Before that, it removes containers of earlier segments of the trial that remained on the engine
+    because their Airflow task was killed.
 
     Args:
         engine: The Docker Engine, which must be on this machine, since the workspace is mounted.
@@ -112,8 +112,8 @@ class ContainerRunner:
 def give_to(folder: Path, user: User) -> None:
     """Makes a user the owner of a folder and of everything in it.
 
-    If the user is the one that this process runs as, nothing is changed; otherwise this process
-    needs the rights of root. No training may use the folder yet.
+    Nothing is changed if this process runs as the user; otherwise this process must have the
+    rights of root. The function must be called before a training uses the folder.
     """
     if user.uid == os.getuid():
         return

@@ -39,7 +39,7 @@ class User:
 
     @classmethod
     def beside(cls, uid: int, gid: int) -> User:
-        """Returns the user for a worker's trainings: the worker's own, or nobody if it is root.
+        """Returns the user that trainings run as: the worker's user, or nobody if that is root.
 
         Args:
             uid: Id of the worker's user.
@@ -104,10 +104,10 @@ class MemoryPlan:
 
 
 def plan_memory(resources: Resources, *, ooms: int) -> MemoryPlan:
-    """Returns the memory of a trial's next segment, and of a retry if that runs out of memory.
+    """Returns the memory of a trial's next segment, and of a retry should that memory run out.
 
     Args:
-        resources: The study's resources, with the amounts of memory in their order.
+        resources: The study's resources: `memory`, and in `memory_on_oom` the memory of retries.
         ooms: How many segments of the trial have run out of memory.
     """
     steps = [resources.memory, *resources.memory_on_oom]

@@ -32,7 +32,7 @@ class DockerError(RuntimeError):
 
 
 class DockerUnreachableError(DockerError):
-    """Raised if no Docker Engine answers at the address, which the message names."""
+    """Raised if no Docker Engine answers at the configured address, which the message names."""
 
 
 class NoSuchContainerError(DockerError):
@@ -119,7 +119,7 @@ class DockerEngine:
         return cls(environment.get(HOST_VARIABLE) or DEFAULT_HOST)
 
     def close(self) -> None:
-        """Closes the connections; requests that wait for an answer fail."""
+        """Closes the connections to the engine; requests that wait for an answer fail."""
         self._http.close()
 
     def check(self) -> None:
@@ -267,7 +267,7 @@ class DockerEngine:
         timeout: float | None = REQUEST_SECONDS,
         or_conflict: bool = False,
     ) -> Any:
-        """Sends a request to the engine and returns the parsed answer, or None for an empty one.
+        """Sends a request to the engine; returns the parsed answer, None if the answer is empty.
 
         Args:
             method: The HTTP method.
@@ -276,7 +276,7 @@ class DockerEngine:
             params: The query parameters.
             content: The body, sent as JSON.
             timeout: Seconds to wait for the answer; None for no limit.
-            or_conflict: Whether the status 409 is accepted, too.
+            or_conflict: Whether an answer with the status 409 (conflict) raises no error.
 
         Raises:
             DockerError: The engine refuses the request or does not answer.
@@ -292,7 +292,7 @@ class DockerEngine:
         return answer.json() if answer.content else None
 
     def _path(self, path: str) -> str:
-        """Returns the path with a prefix for the newest API version that both sides support."""
+        """Returns a request's path with the newest API version that client and engine support."""
         if self._prefix is None:
             try:
                 said = self._http.get("/_ping").headers.get("Api-Version", "")
@@ -315,7 +315,7 @@ def _name(container: str) -> str:
 
 
 def _is_exact(image: str) -> bool:
-    """Checks whether an image's name has a tag or a digest (the registry's port is neither)."""
+    """Checks whether an image's name has a tag or a digest; the port of a registry is no tag."""
     return "@" in image or ":" in image.rpartition("/")[2]
 
 
@@ -331,7 +331,7 @@ def _refusal(answer: httpx.Response, what: str) -> DockerError:
 
 
 def _payloads(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields the output without the frame headers; a frame may span several chunks."""
+    """Yields a container's output: the engine's stream of frames without the frame headers."""
     buffer, left = b"", 0
     for chunk in chunks:
         buffer += chunk

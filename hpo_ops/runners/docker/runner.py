@@ -30,7 +30,7 @@ class DockerRunner:
     no folder, the image must contain the code. A study uses the pool (a shared amount of
     resources) that `resources.pool` names. By default this is `docker-gpu` if the study requests
     GPUs, and `docker` otherwise. The capacity of `docker` is the number of cores, and that of
-    `docker-gpu` is unlimited, until the person who runs the platform sets another.
+    `docker-gpu` is unlimited, until the person who runs the platform sets a capacity.
     """
 
     name = "docker"

@@ -25,12 +25,12 @@ def connect_hook() -> Any:
 
 
 def connection_namespace() -> str:
-    """Returns the namespace that the connection names, or else the default namespace."""
+    """Returns the namespace that ``kubernetes_default`` names, or else `DEFAULT_NAMESPACE`."""
     return connect_hook().get_namespace() or DEFAULT_NAMESPACE
 
 
 def connect_by_airflow() -> Cluster | None:
-    """Returns the cluster of the connection, or None if Airflow has no such connection.
+    """Connects to the cluster of ``kubernetes_default``; returns None without this connection.
 
     Raises:
         ResourcesUnavailableError: The connection cannot be used, for the reason in the message.

@@ -33,7 +33,7 @@ class Cluster:
     Attributes:
         api: A ``CoreV1Api`` of the Kubernetes client.
         default_namespace: Namespace of the pods of studies that name no namespace.
-        notes: Sentences on objects that could not be listed.
+        notes: One sentence for each list of pods or secrets that could not be read.
     """
 
     api: Any
@@ -61,7 +61,7 @@ class Cluster:
         )
 
     def _list(self, what: str, list_some: Any, namespace: str) -> list[Any] | None:
-        """Returns all objects of a kind; adds a note and returns None if listing them fails."""
+        """Lists a namespace's pods or secrets; on failure adds to `notes` and returns None."""
         try:
             return list(_pages(list_some, namespace))
         except Exception as error:  # noqa: BLE001, no right to, or no answer
@@ -80,10 +80,11 @@ class Cluster:
 
 
 def connect_by_kubeconfig(namespace: str | None) -> Cluster:
-    """Connects to the cluster of the user's kubeconfig, or else to the one this process runs in.
+    """Connects to the kubeconfig's cluster, or else to the cluster that this process runs in.
 
     Args:
-        namespace: The default namespace; None for the kubeconfig's current namespace.
+        namespace: Namespace of the pods of studies that name no namespace; None for the
+            kubeconfig's current namespace.
 
     Raises:
         ResourcesUnavailableError: No cluster is configured, or the package ``kubernetes`` is not

@@ -60,7 +60,7 @@ Spec = Mapping[str, Any]
 
 
 def allowed_by(setting: str) -> str:
-    """Returns the end of a message on a refusal: the policy setting that would allow it."""
+    """Returns the end of a refusal message: which policy setting would allow the refused value."""
     return f"the operator allows it with {setting} in the pod policy ({POLICY_VARIABLE})"
 
 
@@ -101,7 +101,7 @@ _OF_THE_STUDY = {
 
 
 def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
-    """Yields the reason why an image is refused; nothing if it is allowed."""
+    """Yields the reason why the pod policy refuses an image; nothing if it allows the image."""
     if not isinstance(image, str):
         yield f"{path} is {shown(image)}, but must be text"
     elif not matches(image, policy.images):
@@ -111,11 +111,11 @@ def judge_image(path: str, image: object, policy: PodPolicy) -> Iterator[str]:
 def judge_name(
     path: str, name: object, allowed: tuple[str, ...], *, setting: str
 ) -> Iterator[str]:
-    """Yields the reason why a study may not use an object of the cluster; nothing if it may.
+    """Yields the reason why the pod policy refuses the name of an object; nothing if allowed.
 
     Args:
-        path: Path of the name in the study, for messages.
-        name: The object's name.
+        path: Path in the study at which the name is set, for messages.
+        name: The name of an object of the cluster, such as a config map or a claim.
         allowed: The name patterns that the policy allows.
         setting: The policy setting with these patterns, for messages.
     """
@@ -126,7 +126,7 @@ def judge_name(
 
 
 def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
-    """Yields the reason why a study may not use a secret; nothing if it may."""
+    """Yields the reason why a study may not use a secret; nothing if the secret is allowed."""
     if isinstance(name, str) and matches(name, (SEGMENT_SECRETS,)):
         yield f"{path} is {shown(name)}, but the secrets hpo-* are for the platform's agents only"
     elif isinstance(name, str) and _OLD_TOKEN.search(name) and name not in policy.secrets:
@@ -139,9 +139,13 @@ def judge_secret(path: str, name: object, policy: PodPolicy) -> Iterator[str]:
 
 
 def named_items(path: str, value: object) -> tuple[list[tuple[str, Spec]], list[str]]:
-    """Splits a list into its named items, each with its path, and messages on invalid items.
+    """Reads a list in a pod's spec whose items must have names, such as `containers`.
 
     Kubernetes, and the merge of specs, identify items of such lists by their names.
+
+    Returns:
+        The items that have a name, each with its path in the study, and one message for each
+        item without a name, or for a value that is no list.
     """
     if not isinstance(value, list):
         return [], [f"{path} is {shown(value)}, but must be a list"]
@@ -194,7 +198,7 @@ _ENVIRONMENT_KINDS = ("secretRef", "configMapRef")
 def _judge_sources(
     path: str, source: Spec, policy: PodPolicy, *, kinds: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yields the reasons why sources of environment variables are refused; none if allowed."""
+    """Yields the reasons why a source of environment variables (a secret, ...) is refused."""
     for kind, content in source.items():
         where = f"{path}.{kind}"
         if kind not in kinds:
@@ -319,7 +323,10 @@ def _judge_resources(path: str, resources: object) -> Iterator[str]:
 
 
 def _judge_host_access(path: str, container: Spec) -> Iterator[str]:
-    """Yields refusals of ports of the node, and of probes and hooks that name another host."""
+    """Yields the reasons why ports, probes and hooks of a container are refused; none if allowed.
+
+    A container may not open ports of its node, and its probes and hooks may not name a host.
+    """
     ports = container.get("ports", [])
     if not isinstance(ports, list) or not all(isinstance(port, Mapping) for port in ports):
         yield f"{path}.ports is {shown(ports)}, but must be a list of mappings"

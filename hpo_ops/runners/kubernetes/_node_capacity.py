@@ -18,8 +18,8 @@ def capacity_of_pool(config: StudyConfig) -> float | None:
     """Returns the number of GPUs of a study's pool.
 
     Returns:
-        The number of GPUs; None, for no limit, if the study requests no GPUs or the nodes cannot
-        be listed. The cluster itself then queues pods that do not fit.
+        The number of GPUs; None, for no limit, if the study requests no GPUs, or the pool's nodes
+        cannot be listed or do not exist yet. The cluster itself then queues pods that do not fit.
     """
     if not config.resources.gpu:
         return None
@@ -35,7 +35,7 @@ def capacity_of_pool(config: StudyConfig) -> float | None:
 
 
 def count_gpus(nodes: list[Any], *, shares: int = 1) -> float | None:
-    """Returns the number of physical GPUs of nodes.
+    """Returns the total number of physical GPUs of a pool's nodes.
 
     Args:
         nodes: The nodes of a pool.
@@ -43,7 +43,7 @@ def count_gpus(nodes: list[Any], *, shares: int = 1) -> float | None:
             GPU.
 
     Returns:
-        The number of GPUs; None if there are no nodes, since an autoscaler may add some.
+        The number of GPUs; None if the pool has no nodes, since an autoscaler may add nodes.
     """
     if not nodes:
         return None

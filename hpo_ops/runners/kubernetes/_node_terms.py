@@ -40,7 +40,7 @@ def required_terms(spec: Spec) -> list[Spec]:
 
 
 def join_terms(platform: Spec, built: Spec) -> dict[str, Any]:
-    """Returns the built spec with terms that require both the template's and the study's terms.
+    """Returns `built` with node terms that require both the template's and the study's terms.
 
     Args:
         platform: The pod's spec without the study's part.
@@ -68,7 +68,7 @@ def _both(one: Spec, other: Spec) -> dict[str, Any]:
 
 
 def _with(base: Spec, over: Spec) -> dict[str, Any]:
-    """Returns a copy of nested mappings in which the values of `over` replace those of `base`."""
+    """Returns a copy of the nested mapping `base` in which values of `over` take precedence."""
     return {
         **base,
         **{

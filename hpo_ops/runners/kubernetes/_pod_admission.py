@@ -120,7 +120,7 @@ def find_refusals(
 
 
 def judge_namespace(namespace: str | None, policy: PodPolicy, *, own: str) -> list[str]:
-    """Returns the reason why a study's namespace is refused; an empty list if it is allowed.
+    """Returns the reasons why a study's namespace is refused; an empty list if it is allowed.
 
     Args:
         namespace: The study's ``pod.namespace``; None if the study does not set it.
@@ -141,7 +141,7 @@ def _judge_template(name: str, policy: PodPolicy) -> Iterator[str]:
 
 
 def _judge_keys(pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """Yields refusals of keys of the section ``pod`` that set fields of the pod's spec."""
+    """Yields the reasons why keys of the section ``pod``, such as ``tolerations``, are refused."""
     if pod.service_account is not None:
         yield from judge_name(
             "pod.service_account",
@@ -205,7 +205,7 @@ def _judge_whole_pod(spec: Spec, policy: PodPolicy) -> Iterator[str]:
 
 
 def _depth(value: object) -> int:
-    """Returns how deeply mappings and lists are nested, at most `MAX_DEPTH` + 1."""
+    """Returns how deeply mappings and lists are nested in a value, at most `MAX_DEPTH` + 1."""
     level, depth = [value], 0
     while level and depth <= MAX_DEPTH:
         depth += 1

@@ -39,7 +39,7 @@ def read_pod_policy() -> PodPolicy:
 
 
 def find_study_refusals(config: StudyConfig) -> list[str]:
-    """Returns one sentence for each pod setting of a study that the policy does not allow."""
+    """Returns one sentence for each pod setting of a study that the pod policy does not allow."""
     policy = read_pod_policy()
     problems = find_refusals(
         config.pod,
@@ -54,5 +54,8 @@ def find_study_refusals(config: StudyConfig) -> list[str]:
 
 
 def find_study_warnings() -> list[str]:
-    """Returns warnings on the platform's configuration that the operator should correct."""
+    """Returns a warning for the operator if pods get the platform's own keys of the store.
+
+    The list is empty if pods get credentials that are limited to their trial.
+    """
     return [PLATFORM_KEYS] if pods_get_platform_keys() else []

@@ -81,7 +81,10 @@ def training_container(plan: SegmentPod, shares: int) -> Spec:
 
 
 def packages_container(plan: SegmentPod) -> Spec:
-    """Builds the init container that installs packages with the training's CPU and memory."""
+    """Builds the init container that installs the packages which the study's code requires.
+
+    It has the image, CPU and memory of the training container, but no GPUs.
+    """
     environment = {DIRECTORY_VARIABLE: WORKSPACE, **plan.environment}
     return {
         "name": PACKAGES,
@@ -108,10 +111,10 @@ def agent_container(plan: SegmentPod) -> Spec:
 
 
 def _allowed_classes(plan: SegmentPod) -> dict[str, str]:
-    """Returns the variable that lets the agent import the predictor of learning curves.
+    """Returns the environment variable that lets the agent import a user's curve predictor.
 
-    The gateway has allowed the predictor. The result is empty if the assignment requests no
-    forecasts or uses a built-in predictor.
+    The gateway has already allowed this class, which predicts learning curves. The mapping is
+    empty if the assignment requests no forecasts or uses a built-in predictor.
     """
     order = plan.assignment.forecasts
     if order is None or ":" not in order.predictor:
@@ -152,9 +155,10 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
 
 
 def _sidecar(plan: SegmentPod) -> dict[str, str]:
-    """Returns the variable that marks the agent as a native sidecar; empty if it is not one.
+    """Returns the environment variable that marks the agent as a native sidecar.
 
-    Kubernetes keeps a native sidecar running until the other containers have ended.
+    Kubernetes keeps a native sidecar running until the other containers have ended. The mapping
+    is empty if the cluster has no native sidecars.
     """
     return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
 
@@ -173,7 +177,7 @@ def _variables(values: Mapping[str, str]) -> list[Spec]:
 
 
 def _torchrun(resources: Resources) -> dict[str, str]:
-    """Returns variables for launchers such as torchrun; empty with fewer than two GPUs."""
+    """Returns environment variables for launchers such as torchrun; none for fewer than 2 GPUs."""
     count = int(resources.gpu)
     if count < 2:
         return {}

@@ -67,7 +67,10 @@ def _user(user: int | Literal["image"], *, may_be_root: bool) -> Spec:
 
 
 def _over(defaults: Spec, said: Mapping[str, Any]) -> Spec:
-    """Merges a security context over defaults; adding capabilities keeps the default drop list."""
+    """Returns the security context `said`, with `defaults` for the fields that it does not set.
+
+    A context that only adds capabilities keeps the list of dropped capabilities of the defaults.
+    """
     merged = {**defaults, **said}
     if "capabilities" in defaults:
         merged["capabilities"] = {**defaults["capabilities"], **merged["capabilities"]}

@@ -38,12 +38,12 @@ from hpo_ops.runners.kubernetes._segment_pod import UPLOAD_SECONDS, SegmentPod, 
 
 
 def template_name(resources: Resources, pod: Pod) -> str:
-    """Returns the name of the pod template that the study names, or else that of its pool."""
+    """Returns the name of a study's pod template: ``pod.template``, or else that of its pool."""
     return pod.template or f"trial_{resources.pool_name.replace('-', '_')}"
 
 
 def build_pod(template: Spec, plan: SegmentPod) -> Spec:
-    """Builds a pod, as it is sent to Kubernetes.
+    """Builds the pod of a segment, as it is sent to Kubernetes.
 
     Args:
         template: The pod template.
@@ -80,7 +80,7 @@ def build_pod(template: Spec, plan: SegmentPod) -> Spec:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Merges one spec over another, in which values of `over` take precedence.
+    """Merges the spec `over` into the spec `base`; values of `over` take precedence.
 
     Mappings are merged by key, and lists by the items' name, mount path, key or port. Lists
     without such an identifier are replaced.
@@ -108,7 +108,7 @@ def _merge_lists(base: list[Any], over: list[Any]) -> list[Any]:
 
 
 def shares_of(template: Spec) -> int:
-    """Returns the number of shares into which each GPU of a template's pool is divided."""
+    """Returns the number of shares per GPU, an annotation of the pod template; 1 by default."""
     annotations = template.get("metadata", {}).get("annotations", {})
     return int(annotations.get(SHARES_ANNOTATION, 1))
 
@@ -174,9 +174,9 @@ def _overrides(plan: SegmentPod) -> Spec:
 
 
 def _granted(plan: SegmentPod) -> Spec:
-    """Returns the namespace and service account that the study sets, as part of a pod.
+    """Returns the part of a pod with the namespace and service account that the study sets.
 
-    The platform normally sets these fields; the policy decides which values a study may choose.
+    The platform normally sets these fields; the pod policy decides which values a study may set.
     """
     pod = plan.pod
     return {
@@ -186,9 +186,9 @@ def _granted(plan: SegmentPod) -> Spec:
 
 
 def _with_agent_in_place(template: Spec, plan: SegmentPod) -> Spec:
-    """Returns the template with the agent in the list of containers that this cluster needs.
+    """Returns the pod template with its agent moved to the list that the cluster needs.
 
-    The agent is an init container in clusters with native sidecars, and otherwise an ordinary one.
+    The list is ``initContainers`` if the cluster has native sidecars, and ``containers`` if not.
     """
     spec = dict(template.get("spec", {}))
     here, there = ("initContainers", "containers")[:: 1 if plan.has_native_sidecars else -1]

@@ -48,15 +48,15 @@ class PodStatus:
     """The state of a segment's pod.
 
     Attributes:
-        phase: Whether the pod is pending, running or ended.
+        phase: The phase of the pod: pending, running or ended.
         reason: Why the pod is pending, or how it ended, as a sentence for people.
-        outcome: How the segment ended, for use if its agent has not reported an outcome; None
-            before the end.
+        outcome: How the segment ended, for use if its agent has not reported an outcome; None if
+            the pod has not ended.
         exit_code: Exit code of the training; None if it is unknown.
         cause: Why the segment ended, for programs.
         is_hopeless: Whether the pod is pending because of a permanent problem.
         is_lost: Whether the node has not confirmed the deletion of the pod in time.
-        said: The last lines of output of an init container that failed.
+        said: The last lines of output of an init container that failed; empty if none failed.
     """
 
     phase: Phase
@@ -70,7 +70,7 @@ class PodStatus:
 
     @property
     def result(self) -> SegmentResult:
-        """How the segment ended according to the pod's status."""
+        """How the segment ended according to its pod; preempted if `outcome` is None."""
         return SegmentResult(
             outcome=self.outcome or Outcome.PREEMPTED,
             reason=self.reason,
@@ -129,10 +129,10 @@ def telling_reason(before: str, now: str) -> str:
 
 
 def _all_is_out(pod: Any, containers: dict[str, Any], now: datetime) -> bool:
-    """Checks whether the training has ended and its agent has uploaded everything.
+    """Checks whether a pod's training has ended and the agent has uploaded everything.
 
     An agent in an ordinary container exits when it has uploaded everything. An agent that is a
-    native sidecar runs until Kubernetes ends it, for which other containers may have to end first.
+    native sidecar runs until Kubernetes ends it, which may be after all other containers.
     With such an agent, the training's container waits for the uploads before it exits, unless it
     was killed or the pod is being deleted. In these two cases the agent must have ended, or
     `UPLOAD_SECONDS` must have passed.
@@ -217,10 +217,10 @@ def _read_end(pod: Any, containers: dict[str, Any]) -> PodStatus:
 
 
 def _is_unseen(pod: Any, training: Any) -> bool:
-    """Checks whether the exit code means that the end of the training was not observed.
+    """Checks whether the container runtime did not observe the end of the training.
 
-    This requires that the agent was lost or killed, too: an agent that outlives the training
-    reports how the training ended.
+    Besides the training's exit code, this requires that the agent was lost or killed, too: an
+    agent that outlives the training reports how the training ended.
     """
     statuses = (
         *(pod.status.container_statuses or ()),
@@ -245,7 +245,7 @@ def _memory_limit(pod: Any) -> str | None:
 
 
 def _failure_before(pod: Any) -> PodStatus | None:
-    """Returns how an init container failed, or None if none failed.
+    """Returns the status of a pod whose init container failed; None if no init container failed.
 
     The result is also None if the training has started, or the pod was evicted or deleted.
     """
@@ -275,14 +275,14 @@ def _read_failure(name: str, end: Any, memory: str | None) -> PodStatus:
 
 
 def _last_words(said: str) -> str:
-    """Returns the last line that starts with ``error:``, as in pip's output, or the last line."""
+    """Returns the last line of `said` that starts with ``error:``, or else its last line."""
     lines = said.splitlines()
     errors = [line for line in lines if line.lower().startswith("error:")]
     return (errors or lines or [""])[-1]
 
 
 def _what_it_waits_for(status: Any) -> tuple[str, bool]:
-    """Returns why a pod is pending, and whether the problem is permanent."""
+    """Returns why a pod is pending, and whether the reason is a permanent problem."""
     for item in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in ("PodInitializing", None):

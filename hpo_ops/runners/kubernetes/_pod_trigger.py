@@ -48,7 +48,7 @@ class PodWatcher:
         return segment in self._unwanted
 
     async def watch(self, segment: str) -> AsyncIterator[Any]:
-        """Yields the segment's pod at each poll, or None if the pod does not exist."""
+        """Yields a segment's pod at each poll of the cluster; None if the pod does not exist."""
         queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         self._waiting.setdefault(segment, []).append(queue)
         if self._task is None or self._task.done():
@@ -91,7 +91,9 @@ _watchers: dict[tuple[str, str], PodWatcher] = {}
 
 
 class SegmentTrigger(BaseTrigger):
-    """Fires when a segment's pod has ended or was deleted, or cannot or need not start any more.
+    """Fires when a segment's pod has ended or was deleted, or is not to be started any more.
+
+    A pending pod is given up if it cannot start, or if the study does not need the trial any more.
 
     Args:
         segment: The segment's id.
@@ -154,11 +156,11 @@ class SegmentTrigger(BaseTrigger):
             log.cancel()
 
     async def _copy_log(self, answer: Any) -> bool:
-        """Copies the log in an HTTP answer to the task's log.
+        """Copies the training's log from an HTTP answer to the log of the Airflow task.
 
         Returns:
-            Whether reading is finished: True at the end of the log or if the pod does not exist,
-            False if the log is not available yet.
+            True if the log was copied to its end or the pod does not exist; False if the log is
+            not available yet.
         """
         if answer.status == OK:
             async for line in answer.content:
@@ -166,7 +168,7 @@ class SegmentTrigger(BaseTrigger):
         return answer.status in (OK, NOT_FOUND)
 
     async def _follow_log(self) -> None:
-        """Copies the output of the training to the task's log while the training runs."""
+        """Copies the training's output to the log of the Airflow task while the training runs."""
         hook = AsyncKubernetesHook(conn_id=self.conn_id)
         options: dict[str, Any] = {}
         async with hook.get_conn() as connection:

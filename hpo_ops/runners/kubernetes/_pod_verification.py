@@ -1,4 +1,4 @@
-"""Verifies a built pod by comparing it with the pod of platform and template alone.
+"""Verifies a segment's pod by comparing it with the same pod without the study's settings.
 
 The rules of `_pod_admission` check the study's settings. This module checks their effect: parts of
 the pod that belong to the platform or the template are unchanged. It therefore refuses a pod even
@@ -80,7 +80,7 @@ def _changed_training(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _own_containers(spec: Spec) -> Iterator[Spec]:
-    """Yields the training container and the study's additional containers."""
+    """Yields, from a pod's spec, the training container and the study's additional containers."""
     for key in ("initContainers", "containers"):
         for container in spec.get(key, ()):
             if container["name"] not in PLATFORM_CONTAINERS:
@@ -104,7 +104,7 @@ def _changed_protection(before: Spec, after: Spec) -> Iterator[str]:
 
 
 def _foreign_mounts(before: Spec, after: Spec) -> Iterator[str]:
-    """Yields a message for each mount of a platform's or template's volume that a study added."""
+    """Yields a message for each mount that a study added of a volume that it may not mount."""
     old = {item["name"]: item.get("volumeMounts", []) for item in _own_containers(before)}
     closed = set(_by_name(before.get("volumes"))) - {*PLATFORM_VOLUMES}
     for item in _own_containers(after):
@@ -119,7 +119,7 @@ def _by_name(items: Any) -> dict[str, Spec]:
 
 
 def _segment_secret(before: Spec, after: Spec) -> str | None:
-    """Returns the name of a segment's secret that the study's part refers to, or None."""
+    """Returns the name of a segment's secret that the study's part of a pod names, or None."""
     old, new = (set(_secret_names(_without_platform(spec))) for spec in (before, after))
     return min(new - old, default=None)
 
@@ -134,7 +134,7 @@ def _without_platform(spec: Spec) -> dict[str, Any]:
 
 
 def _secret_names(value: object, *, is_secret: bool = False) -> Iterator[str]:
-    """Yields the names of segments' secrets in fields such as secretRef and imagePullSecrets."""
+    """Yields the names of segments' secrets in a spec's fields, such as secretRef."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _secret_names(item, is_secret=is_secret or "secret" in str(key).lower())

@@ -106,9 +106,10 @@ def trial_labels(study: str, run_id: str, trial: int, *, key: str) -> dict[str, 
 
 
 def label_value(text: str) -> str:
-    """Converts a text to a valid label value.
+    """Converts a text to a valid value of a Kubernetes label.
 
-    If this changes the text, a hash is appended, so that different texts have different values.
+    If the conversion changes the text, a hash of the text is appended, so that different texts
+    have different values.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[:63].strip("._-")
     if plain == text:

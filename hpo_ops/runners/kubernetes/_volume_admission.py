@@ -68,7 +68,10 @@ def _judge_volume_source(
 
 
 def _judge_ephemeral(path: str, content: Spec) -> Iterator[str]:
-    """Yields refusals of an ephemeral volume that copies a claim or uses an existing volume."""
+    """Yields the reasons why an ephemeral volume is refused; none if it is allowed.
+
+    The volume must be new and empty: it may not copy a claim or use an existing volume.
+    """
     template = content.get("volumeClaimTemplate")
     spec = template.get("spec") if isinstance(template, Mapping) else None
     if not isinstance(spec, Mapping):

@@ -117,11 +117,11 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 
         Args:
             context: Airflow's context of the task.
-            event: The trigger's event.
+            event: The trigger's event, with the reason why the trigger fired.
             segment: The segment's id.
             namespace: The namespace of the segment's pod.
             ooms: How many earlier segments of the trial ran out of memory.
-            study: The study's handle, serialized.
+            study: The study's `StudyHandle`, converted to a mapping.
         """
         handle = StudyHandle.from_dict(study)
         pod = self.find_segment(namespace, segment)
@@ -154,7 +154,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     def _judge(
         self, status: PodStatus, event: Mapping[str, Any], resources: Resources, ooms: int
     ) -> SegmentResult:
-        """Returns how the segment ended according to its pod.
+        """Returns how a segment ended according to its pod's status and the trigger's event.
 
         The gateway uses this result only if the segment's agent has not reported a result.
         """
@@ -171,7 +171,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
     # -- Kubernetes --------------------------------------------------------------------------
 
     def find_segment(self, namespace: str, segment: str) -> kubernetes.V1Pod | None:
-        """Returns the pod of a segment, or None if it does not exist."""
+        """Returns the pod of a segment, or None if the pod does not exist."""
         found = self.client.list_namespaced_pod(
             namespace, label_selector=f"{SEGMENT_LABEL}={segment}"
         ).items
@@ -184,7 +184,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return self.hook.get_namespace() or DEFAULT_NAMESPACE
 
     def _delete_ended(self, study: StudyHandle, number: int) -> None:
-        """Deletes ended pods of the trial that earlier attempts of the task did not delete."""
+        """Deletes ended pods of a trial that earlier attempts of its Airflow task left behind."""
         labels = trial_labels(study.name, study.run_id, number, key=study.key)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = self.client.list_namespaced_pod(
@@ -199,7 +199,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         """Deletes a pod; does nothing if the pod does not exist.
 
         If the pod has ended or its node is lost, the deletion does not wait for the node, which
-        might confirm it late or never.
+        might confirm the deletion late or never.
         """
         is_over = is_lost or pod.status.phase in ("Succeeded", "Failed")
         try:
@@ -264,7 +264,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return pod
 
     def _build(self, template: Spec, plan: SegmentPod) -> Spec:
-        """Builds the pod, before its secret is created.
+        """Builds the pod of a segment, after a check of its namespace.
 
         Raises:
             AirflowFailException: The operator's current pod policy does not allow the pod.
@@ -292,7 +292,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
             self.client.replace_namespaced_secret(name, namespace, body)
 
     def _give_to(self, pod: kubernetes.V1Pod, secret: str, namespace: str) -> None:
-        """Makes the pod the owner of its secret, so that Kubernetes deletes both together."""
+        """Makes a pod the owner of its secret, so that Kubernetes deletes both together."""
         owner = kubernetes.V1OwnerReference(
             api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid
         )
@@ -308,7 +308,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
 def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
     """Returns the major and minor version of a cluster's Kubernetes.
 
-    Some cloud providers append a plus sign to the minor version, as in `34+`; it is ignored.
+    A plus sign that some cloud providers append to the minor version, as in `34+`, is ignored.
     """
     found = kubernetes.VersionApi(api.api_client).get_code()
     digits = "".join(filter(str.isdigit, found.minor))
@@ -319,7 +319,8 @@ def read_server_version(api: kubernetes.CoreV1Api) -> tuple[int, int]:
 class PodSettings:
     """The resources, images and template for the pod of a trial's next segment.
 
-    They may differ from the study's settings after preemptions or if memory ran out.
+    They may differ from the study's settings if earlier segments of the trial were preempted or
+    ran out of memory.
     """
 
     resources: Resources

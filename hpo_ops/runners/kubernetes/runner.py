@@ -25,9 +25,10 @@ CLUSTER_VARIABLES = ("AIRFLOW_CONN_KUBERNETES_DEFAULT", "KUBERNETES_SERVICE_HOST
 class KubernetesRunner:
     """Runs each segment as a pod with the settings `resources` and `pod` of its study.
 
-    A study uses the pool (a shared amount of resources) that `resources.pool` names, or else one
-    that follows from the GPUs it requests. The capacity of a pool with GPUs is the number of GPUs
-    of its nodes. Other pools are unlimited, and the cluster itself queues pods that do not fit.
+    A study uses the pool (a shared amount of resources) that `resources.pool` names, or else a
+    pool that follows from the GPUs that the study requests. The capacity of a pool with GPUs is
+    the number of GPUs of its nodes. Other pools are unlimited, and the cluster itself queues pods
+    that do not fit.
     """
 
     name = "kubernetes"

@@ -27,7 +27,8 @@ class Launch:
     """The command, working directory and environment of a process to start.
 
     Attributes:
-        argv: The program and its arguments; ``python`` is already replaced by the interpreter.
+        argv: The program and its arguments; ``python`` is already replaced by the path of the
+            interpreter.
         folder: The working directory.
         environment: All environment variables of the process.
     """
@@ -48,7 +49,8 @@ class Process:
 
     Args:
         connection: The connection to the fork server.
-        guard: The fork server's process if it serves only this training; None if it is shared.
+        guard: The fork server's process if it serves only this training; None if the fork server
+            serves several trainings.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class Process:
         return self._exit_code
 
     def terminate(self) -> None:
-        """Sends SIGTERM to the process only, since it may need its children to save."""
+        """Sends SIGTERM only to the training process, which may need its children to save."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:

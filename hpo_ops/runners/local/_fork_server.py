@@ -3,7 +3,7 @@
 The file is a script for the Python interpreter of the training code, and uses only the standard
 library:
 
-    _fork_server.py guard <fd>                 runs one command, for an open connection
+    _fork_server.py guard <fd>                 runs one command, requested over an open connection
     _fork_server.py warm <socket> <lock> ...   forks many scripts after preloading their imports
 
 The runner of each training process has its own connection to the fork server. The runner sends a
@@ -44,8 +44,8 @@ class ForkServer:
 
     Args:
         idle_seconds: Time without connections after which the server ends; None for no limit.
-        lock: Path of the file that a runner locks while it connects; None if the server never
-            ends because it is idle.
+        lock: Path of the file that a runner locks while it connects; None for a server
+            without an idle limit.
     """
 
     def __init__(self, idle_seconds: float | None = None, lock: str | None = None) -> None:
@@ -66,7 +66,9 @@ class ForkServer:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def serve(self) -> dict[str, Any] | None:
-        """Serves runners until no connection is left; a listening server, until it is idle.
+        """Serves the connected runners until all their connections are closed.
+
+        A server that listens for new runners serves until it has been idle for `idle_seconds`.
 
         Returns:
             In the fork server, None. In a forked child, the request that the child must run.
@@ -86,10 +88,10 @@ class ForkServer:
         return None
 
     def start(self, connection: socket.socket) -> dict[str, Any] | None:
-        """Reads the request of a connection and forks a child for it.
+        """Reads a runner's request from its connection and forks a child for the request.
 
         Returns:
-            In the child, the request. In the fork server, None, also if the fork failed.
+            In the child, the request. In the fork server, None, also if reading or forking failed.
         """
         parent = os.getpid()
         try:
@@ -262,7 +264,7 @@ def _run_as_main(script: str) -> int:
 
 
 def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
-    """Exits as an interpreter does, but without tearing down the preloaded modules.
+    """Exits this process as the interpreter would, but does not tear down preloaded modules.
 
     Tearing down torch alone takes most of a second. Threads are joined, exit functions are
     called, and the script's own modules are deleted, so that its open files are flushed.
@@ -278,7 +280,7 @@ def _end(exit_code: int, preloaded: set[str]) -> NoReturn:
 
 
 def preload(imports: list[tuple[str, list[str]]]) -> None:
-    """Imports modules in advance; an import that fails is logged and left to the script.
+    """Imports modules before any script runs; an import that fails is logged and ignored.
 
     Args:
         imports: Modules, each with the names that scripts import from the module.
@@ -291,10 +293,10 @@ def preload(imports: list[tuple[str, list[str]]]) -> None:
 
 
 def guard(descriptor: str) -> None:
-    """Runs one command as a child process, requested through an open connection.
+    """Reads the request for one command from a connection and runs the command as a child.
 
     Args:
-        descriptor: The file descriptor of the connection.
+        descriptor: The file descriptor of the open connection to the runner.
     """
     fork_server = ForkServer()
     if request := fork_server.start(socket.socket(fileno=int(descriptor))) or fork_server.serve():
@@ -304,7 +306,8 @@ def guard(descriptor: str) -> None:
 def warm(path: str, lock: str, idle_seconds: str, ready: str, imports: str) -> None:
     """Preloads imports and then forks a child for each script that a runner requests.
 
-    The process detaches at once, since the runner waits for the end of the process it started.
+    The server runs in a forked process. The process that the runner started exits at once, since
+    the runner waits for its exit.
 
     Args:
         path: Path of the socket to listen on.

@@ -27,8 +27,8 @@ class ProcessRunner:
     Args:
         command: The training command; ``python`` means the current interpreter.
         code: The working directory of the command.
-        environment: The study's variables; of the worker's own variables, only those known to be
-            harmless are added.
+        environment: The study's environment variables; of the worker's own variables, only those
+            known to be harmless are added.
         on_line: Called with each line of the log while the training runs.
         warm: Starts plain Python scripts with preloaded imports; None if no imports are preloaded.
         kill_seconds: Time between SIGTERM and SIGKILL.

@@ -17,10 +17,10 @@ Import = tuple[str, tuple[str, ...]]
 
 
 def third_party_imports(script: Path) -> list[Import]:
-    """Returns the third-party modules to preload, each with the names imported from the module.
+    """Returns the third-party modules that a script imports, each with the imported names.
 
-    The imports of files beside the script, which the script imports, are included; these files
-    themselves and modules of the standard library are not.
+    If the script imports files beside it, the third-party modules that these files import are
+    included.
     """
     found: dict[str, set[str]] = {}
     seen: set[Path] = set()

@@ -51,10 +51,12 @@ class WarmStarter:
         self._idle_seconds = idle_seconds
 
     def start(self, launch: Launch, log: BinaryIO) -> Process:
-        """Starts a command of the form ``python script.py arguments...``.
+        """Starts a Python script as a child of a fork server that has preloaded its imports.
+
+        The command must have the form ``python script.py arguments...``.
 
         Raises:
-            NotStartedError: The command has another form, or no fork server could start it.
+            NotStartedError: The command has another form, or no fork server could run it.
         """
         script = _script(launch)
         if script is None:
@@ -65,7 +67,7 @@ class WarmStarter:
             raise NotStartedError(str(error)) from error
 
     def stop(self) -> None:
-        """Kills all fork servers that have a socket in the folder, and their child processes."""
+        """Kills all fork servers with a socket in the private folder, and their children."""
         for path in _private_folder(self._runtime).glob("*.sock"):
             connection = _connect(path)
             if connection is not None:

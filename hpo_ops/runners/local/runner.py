@@ -22,8 +22,8 @@ class LocalRunner:
     """Runs trials as processes of the worker; `resources` and `pod` of a study have no effect.
 
     All local studies share one pool (a named amount of resources), whose capacity is the number
-    of cores until the person who runs the platform sets another. No leftovers need to be cleaned
-    up, since a training process is killed when its worker ends.
+    of cores until the person who runs the platform sets another capacity. Nothing needs to be
+    cleaned up after a crash, since a training process is killed when its worker ends.
     """
 
     name = "local"

@@ -55,15 +55,15 @@ class Check(Message):
 
 @dataclass
 class _RecordingGateway:
-    """Stands in for the gateway: answers `continue`, and `action` after a number of reports.
+    """Stands in for the gateway: answers reports with `continue`, and later with `action`.
 
     Attributes:
         action: The answer once `after_reports` reports were received.
         after_reports: Number of reports after which the answer is `action`.
-        on_report: Called once, when that number of reports is reached.
+        on_report: Called once, when `after_reports` reports were received.
         reports: All reports received.
         checkpoints: All checkpoints announced by the agent.
-        reached_at: Monotonic time at which the number of reports was reached; None before.
+        reached_at: Monotonic time at which `after_reports` reports were received; None before.
     """
 
     action: Action
@@ -103,15 +103,15 @@ class _RecordingGateway:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Observations of one segment.
+    """What was observed of the training code in one segment.
 
     Attributes:
         result: How the segment ended, as its agent judged.
         first_step: The step of the first report; None if nothing was reported.
         last_step: The step of the last report; 0 if nothing was reported.
-        leave_seconds: Time from the request to exit until the end of the segment; None if the
-            segment ended before that request.
-        saved: The last checkpoint; None if no checkpoint was saved.
+        leave_seconds: Time from the request to exit (a pause, a stop or SIGTERM) until the end of
+            the segment; None if the segment ended before that request.
+        saved: The segment's last checkpoint; None if the segment saved no checkpoint.
     """
 
     result: SegmentResult
@@ -127,8 +127,8 @@ class TrainingCheck:
 
     Args:
         study: The study; its runner is ignored, and the code runs as a process of this machine.
-        params: The hyperparameters.
-        steps: Number of reports in the first segment after which it is paused.
+        params: The hyperparameters of the trial.
+        steps: Number of reports after which the first segment is paused.
         limit_seconds: Time limit of each segment, after which it receives SIGTERM.
         on_line: Called with each line that the training prints.
     """
@@ -142,8 +142,8 @@ class TrainingCheck:
     def run(self) -> list[Check]:
         """Runs the three segments and returns the results of all checks.
 
-        The later segments are skipped if an earlier segment completed the training, or failed a
-        check that they depend on.
+        Later segments are skipped if an earlier segment completed the training, or failed a check
+        that the later segments depend on.
         """
         with tempfile.TemporaryDirectory(prefix="hpo-test-") as folder:
             found: list[Check] = []
@@ -180,14 +180,14 @@ class TrainingCheck:
         reports: int | None = None,
         is_ended: bool = False,
     ) -> _Seen:
-        """Runs one segment and returns what was observed.
+        """Runs one segment of the trial and returns what was observed.
 
         Args:
-            folder: Holds the workspace and the checkpoint store.
-            action: The answer to reports once enough reports were received.
+            folder: Directory for the workspace and the checkpoint store.
+            action: The answer to reports once `reports` reports were received.
             from_step: Step of the checkpoint to resume from; 0 for a new trial.
-            reports: Number of reports before `action`; None for `steps`.
-            is_ended: Whether SIGTERM is sent after the first report.
+            reports: Number of reports before the answer `action`; None for the attribute `steps`.
+            is_ended: Whether the training receives SIGTERM after its first report.
         """
         runner = ProcessRunner(
             self.study.command,
