@@ -102,8 +102,8 @@ def accompany(
         on_line: Called with each line of the log while the training runs.
         is_cancelled: Returns whether the Airflow task must end; then the training receives
             SIGTERM at once, and SIGKILL after `grace_seconds`.
-        grace_seconds: Time for the training to exit after such a decision or a cancellation.
-        kill_seconds: Time between SIGTERM and SIGKILL after such a decision.
+        grace_seconds: Time for the training to exit after a pause, a stop or a cancellation.
+        kill_seconds: Time between SIGTERM and SIGKILL after a pause or a stop.
     """
     termination = Termination(grace_seconds=grace_seconds, kill_seconds=kill_seconds)
     is_busy = False

@@ -30,7 +30,7 @@ def connection_namespace() -> str:
 
 
 def connect_by_airflow() -> Cluster | None:
-    """Connects to the cluster of ``kubernetes_default``; returns None without this connection.
+    """Connects to the cluster of ``kubernetes_default``; returns None if Airflow does not know it.
 
     Raises:
         ResourcesUnavailableError: The connection cannot be used, for the reason in the message.

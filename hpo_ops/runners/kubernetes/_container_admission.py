@@ -198,7 +198,7 @@ _ENVIRONMENT_KINDS = ("secretRef", "configMapRef")
 def _judge_sources(
     path: str, source: Spec, policy: PodPolicy, *, kinds: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yields the reasons why a source of environment variables (a secret, ...) is refused."""
+    """Yields the reasons why a container's sources of variables are refused; none if allowed."""
     for kind, content in source.items():
         where = f"{path}.{kind}"
         if kind not in kinds:

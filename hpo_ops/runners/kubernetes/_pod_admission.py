@@ -141,7 +141,7 @@ def _judge_template(name: str, policy: PodPolicy) -> Iterator[str]:
 
 
 def _judge_keys(pod: Pod, policy: PodPolicy) -> Iterator[str]:
-    """Yields the reasons why keys of the section ``pod``, such as ``tolerations``, are refused."""
+    """Yields the reasons why keys of ``pod``, such as ``tolerations``, are refused, if any are."""
     if pod.service_account is not None:
         yield from judge_name(
             "pod.service_account",

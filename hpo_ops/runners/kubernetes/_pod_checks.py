@@ -54,8 +54,8 @@ def find_study_refusals(config: StudyConfig) -> list[str]:
 
 
 def find_study_warnings() -> list[str]:
-    """Returns a warning for the operator if pods get the platform's own keys of the store.
+    """Returns a list of warnings on the configuration that the operator should correct.
 
-    The list is empty if pods get credentials that are limited to their trial.
+    It has one warning if pods get the platform's own keys of the store, and is empty otherwise.
     """
     return [PLATFORM_KEYS] if pods_get_platform_keys() else []

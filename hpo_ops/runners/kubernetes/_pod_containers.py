@@ -111,10 +111,10 @@ def agent_container(plan: SegmentPod) -> Spec:
 
 
 def _allowed_classes(plan: SegmentPod) -> dict[str, str]:
-    """Returns the environment variable that lets the agent import a user's curve predictor.
+    """Returns the environment variables that let the agent import a user's curve predictor.
 
-    The gateway has already allowed this class, which predicts learning curves. The mapping is
-    empty if the assignment requests no forecasts or uses a built-in predictor.
+    The gateway has already allowed this class, which predicts learning curves. No variable is
+    needed if the assignment requests no forecasts or uses a built-in predictor.
     """
     order = plan.assignment.forecasts
     if order is None or ":" not in order.predictor:
@@ -155,10 +155,10 @@ def _platform_container(plan: SegmentPod, name: str) -> Spec:
 
 
 def _sidecar(plan: SegmentPod) -> dict[str, str]:
-    """Returns the environment variable that marks the agent as a native sidecar.
+    """Returns the environment variables that tell a container that the agent is a native sidecar.
 
-    Kubernetes keeps a native sidecar running until the other containers have ended. The mapping
-    is empty if the cluster has no native sidecars.
+    Kubernetes keeps a native sidecar running until the other containers have ended. No variable
+    is set if the cluster has no native sidecars.
     """
     return {SIDECAR_VARIABLE: "1"} if plan.has_native_sidecars else {}
 

@@ -17,7 +17,7 @@ TEMPLATES_VARIABLE = "HPO_POD_TEMPLATES"
 
 
 def read_template(resources: Resources, pod: Pod) -> Spec:
-    """Reads the file of the pod template that a study names, or else of the template of its pool.
+    """Reads the file of a study's pod template: ``pod.template``, or else that of its pool.
 
     Raises:
         AirflowFailException: The file cannot be read, or does not contain a pod.

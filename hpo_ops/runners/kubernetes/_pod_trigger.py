@@ -93,7 +93,8 @@ _watchers: dict[tuple[str, str], PodWatcher] = {}
 class SegmentTrigger(BaseTrigger):
     """Fires when a segment's pod has ended or was deleted, or is not to be started any more.
 
-    A pending pod is given up if it cannot start, or if the study does not need the trial any more.
+    A pending pod is given up if it cannot start, does not start in time, or is not needed any
+    more by its study.
 
     Args:
         segment: The segment's id.

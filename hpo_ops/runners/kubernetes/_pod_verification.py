@@ -119,7 +119,7 @@ def _by_name(items: Any) -> dict[str, Spec]:
 
 
 def _segment_secret(before: Spec, after: Spec) -> str | None:
-    """Returns the name of a segment's secret that the study's part of a pod names, or None."""
+    """Returns the name of a segment's secret that the study's settings name; None if none."""
     old, new = (set(_secret_names(_without_platform(spec))) for spec in (before, after))
     return min(new - old, default=None)
 

@@ -264,7 +264,7 @@ class TrialPodOperator(TrialTask, KubernetesPodOperator):
         return pod
 
     def _build(self, template: Spec, plan: SegmentPod) -> Spec:
-        """Builds the pod of a segment, after a check of its namespace.
+        """Builds the pod of a segment after a check against the pod policy.
 
         Raises:
             AirflowFailException: The operator's current pod policy does not allow the pod.
