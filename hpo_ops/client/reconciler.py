@@ -46,7 +46,7 @@ class Reconciler:
     _studies: dict[int, LedgerStudy] = field(default_factory=dict)
 
     def look(self) -> list[Finding]:
-        """Finds leftovers, in the order in which they are to be repaired.
+        """Finds studies, segments, leases and resources that a crash left behind, in repair order.
 
         The ledger is read last: otherwise a segment that ends in the meantime could be mistaken
         for an open segment whose pod is missing.

@@ -51,7 +51,7 @@ def _check_ranges(value: object) -> object:
 
 
 class Job(Model):
-    """A job that a user submits: a class with a method ``score``, ranges, strategy, resources."""
+    """A study as one JSON object: a class with a method ``score``, ranges, strategy, resources."""
 
     noun: ClassVar[str] = "job"
 

@@ -270,7 +270,7 @@ class Sheet:
     scale: float
 
     def restore(self, samples: Array) -> Array:
-        """Converts samples on the scale of ``Sheet.scores`` back to the trial's scores."""
+        """Converts samples relative to the newest score back to the trial's scores."""
         result: Array = self.newest + self.scale * samples
         return result
 

@@ -64,7 +64,8 @@ _WITH_SITES = (
 def main(text: str) -> None:
     """Starts the users' code, waits, and exits with the exit code of the users' code.
 
-    The wait ends when the users' code ends or the platform closes the lifeline.
+    The users' code is killed when the platform's process closes its end of the lifeline, the
+    pipe that it holds open while it is alive.
 
     Args:
         text: The JSON object that `Sandbox` writes: what to run, as which user, and with which
@@ -88,7 +89,7 @@ def main(text: str) -> None:
 
 
 def _kill_and_reap(child: int) -> int:
-    """Kills all descendants of the guard and returns the wait status of the users' code.
+    """Kills all descendants of this process; returns the wait status of the users' code.
 
     Args:
         child: The process id of the users' code.

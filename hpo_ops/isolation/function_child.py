@@ -45,10 +45,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Reads one request from standard input and writes the answer to standard output.
+    """Calls a user's function once, with the arguments of the request on standard input.
 
-    Standard output is redirected to standard error first, so that the function's own output does
-    not mix with the answer.
+    The result is written to standard output. Text that the function prints is redirected to
+    standard error, so that it does not mix with the result.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -179,9 +179,10 @@ def serve(calls: TextIO, answers: TextIO, *, call_seconds: int) -> None:
 
 
 def main(call_seconds: str) -> None:
-    """Redirects standard output to standard error, and answers calls on the original output.
+    """Runs a user's search algorithm: reads method calls from standard input, writes answers.
 
-    The redirection keeps text that the algorithm prints out of the answers.
+    Answers go to standard output. Text that the algorithm prints is redirected to standard error,
+    so that it does not mix with the answers.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -78,7 +78,7 @@ def parse_policy(
 
 
 def policy_of(study: StudyConfig, *, allocator: str | None = None) -> Policy:
-    """Returns the policy that a study's configuration describes.
+    """Returns the scheduler and allocator that a study's configuration names, to be replayed.
 
     Args:
         study: The configuration of the study.
