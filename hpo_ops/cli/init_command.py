@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -185,18 +186,20 @@ def write_files(folder: Path, answers: Answers, *, is_forced: bool) -> list[Path
     existing = [str(path) for path in files if path.exists()]
     if existing and not is_forced:
         raise CommandError(f"{' and '.join(existing)} exist already: use --force to replace them")
-    draft = folder / ".study.new.yaml"
+    drafts = {path: folder / f".new.{path.name}" for path in files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        draft.write_text(files[study], encoding="utf-8")
-        try:
-            load_study(draft)
-        finally:
-            draft.unlink()
         for path, text in files.items():
-            path.write_text(text, encoding="utf-8")
+            drafts[path].write_text(text, encoding="utf-8")
+        load_study(drafts[study])
+        for path, draft in drafts.items():
+            draft.replace(path)
     except OSError as error:
         raise CommandError(f"{folder}: cannot be written: {error.strerror}") from error
+    finally:
+        for draft in drafts.values():
+            with suppress(OSError):  # never written, or the folder is a file
+                draft.unlink()
     return list(files)
 
 

@@ -41,11 +41,13 @@ def compare_scores(ledger: Score, xcom: Score) -> Match:
     """Compares a trial's scores in the ledger and from XCom after its Airflow task has ended.
 
     If the trial is still running in the ledger, the message about its end was lost: the score is
-    missing in the ledger. If the trial was not finished when its task ended, the scores count as
-    the same, since the ledger may have decided on the trial later.
+    missing in the ledger, unless the score itself says that the trial has not ended. If the trial
+    was not finished when its task ended, the scores count as the same, since the ledger may have
+    decided on the trial later.
     """
     if ledger.state is TrialState.RUNNING:
-        return Match.SAME if xcom.state is TrialState.RUNNING else Match.MISSING
+        is_open = xcom.state in (TrialState.WAITING, TrialState.RUNNING)
+        return Match.SAME if is_open else Match.MISSING
     if not xcom.state.is_finished:
         return Match.SAME
     if xcom.is_provisional:

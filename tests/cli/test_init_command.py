@@ -65,3 +65,11 @@ def test_answers_that_make_no_study_leave_nothing_behind(tmp_path: Path) -> None
     done = init(tmp_path / "x", "-p", "lr=2..1")
     assert isinstance(done.exception, StudyError)
     assert list((tmp_path / "x").iterdir()) == []
+
+
+def test_a_folder_that_is_a_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("mine")
+    done = init(tmp_path / "x")
+    assert isinstance(done.exception, CommandError)
+    assert "cannot be written" in str(done.exception)
+    assert (tmp_path / "x").read_text() == "mine"

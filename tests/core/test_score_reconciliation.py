@@ -5,7 +5,7 @@ import pytest
 from hpo_ops.core import TrialState
 from hpo_ops.core.score_reconciliation import Match, Score, compare_scores
 
-RUNNING, PAUSED = TrialState.RUNNING, TrialState.PAUSED
+WAITING, RUNNING, PAUSED = TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
 
 
@@ -19,6 +19,7 @@ COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.
         (Score(RUNNING, 0.4), Score(COMPLETED, 0.5), Match.MISSING),
         (Score(RUNNING, None), Score(PAUSED, 0.5), Match.MISSING),
         (Score(RUNNING, None), Score(RUNNING, None), Match.SAME),
+        (Score(RUNNING, None), Score(WAITING, None), Match.SAME),  # nothing to absorb
         (Score(FAILED, 0.5), Score(COMPLETED, 0.5), Match.DIFFERENT),
         (Score(COMPLETED, 0.5), Score(COMPLETED, 0.6), Match.DIFFERENT),
         (Score(COMPLETED, None), Score(COMPLETED, 0.6), Match.DIFFERENT),
